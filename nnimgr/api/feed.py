@@ -179,8 +179,7 @@ def _verdict(fact: f.Verdict, names: Names) -> tuple[Severity, str]:
     because = f": {fact.reason}" if fact.reason else ""
     if fact.by is f.Role.SCHEDULER:
         return _INFO, f"the scheduler stops {names.trial(fact.trial_id)}{because}"
-    when = "before its first report" if fact.position < 0 else f"at report {fact.position + 1}"
-    return _INFO, f"the {fact.by} judges {names.trial(fact.trial_id)} bad {when}{because}"
+    return _INFO, f"the {fact.by} judges {names.trial(fact.trial_id)} bad {fact.when}{because}"
 
 
 def _decided(fact: f.Decided, names: Names) -> tuple[Severity, str]:

@@ -175,6 +175,8 @@ class AssessorHost:
             for _, items in history.metrics_of(others, up_to=up_to):
                 for item in items:
                     self._take(item, past=True)
+            for message in history.continued(up_to=up_to):
+                self._continue(message)
         finally:
             history.close()
         if failures:
@@ -224,11 +226,23 @@ class AssessorHost:
         self._read_to = max(self._read_to, number)
 
     def _roll_back(self, message: RolledBack) -> None:
-        """Forget the results of a trial that it reports again, because it continues from a checkpoint."""
+        """Forget the results of a trial that it reports again, because it continues from a checkpoint.
+
+        A fork begins with the checkpoint of another trial, whose results it lacks.
+        """
         reports = self._running.get(message.trial_id)
-        if reports is None:
-            return
-        reports.continue_as(message.attempt, position=message.position, count=message.reports)
+        if reports is None and message.reports:
+            reports = self._running[message.trial_id] = _Reports(message.attempt)
+        if reports is not None:
+            reports.continue_as(message.attempt, position=message.position, count=message.reports)
+
+    def _continue(self, message: RolledBack) -> None:
+        """Let a trial continue that had not reported anything since it was rolled back, or forked."""
+        reports = self._running.get(message.trial_id)
+        if message.trial_id not in self._finished and (
+            reports is None or (reports.attempt <= message.attempt and reports.position < message.position)
+        ):
+            self._roll_back(message)
 
     # ---- reports and verdicts -----------------------------------------------------------------------------
 
@@ -273,7 +287,8 @@ class AssessorHost:
 
     def _verdict(self, trial_id: str, reports: _Reports) -> Judged:
         """Return the message that the trial is judged bad, with the assessor's reason."""
-        verdict = Judged(trial_id=trial_id, attempt=reports.attempt, position=reports.position)
+        attempt, position = reports.attempt, reports.position
+        verdict = Judged(trial_id=trial_id, attempt=attempt, position=position, report=len(reports.values))
         why = getattr(self._assessor, "why", None)
         if not callable(why):
             return verdict

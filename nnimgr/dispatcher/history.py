@@ -185,6 +185,16 @@ class History:
         ends = self._reader.facts(["TrialEnded"], after=0, up_to=up_to)
         return [(end.trial_id, _succeeded(end.payload)) for end in ends]
 
+    def continued(self, *, up_to: int) -> list[RolledBack]:
+        """Return for each trial that continues from a checkpoint, also one of another trial, from where."""
+        facts = self._reader.facts(["Suggested", "AttemptDue"], after=0, up_to=up_to)
+        found = (
+            _rolled_back(fact.number, fact.trial_id, json.loads(fact.payload))
+            for fact in facts
+            if '"origin"' in fact.payload
+        )
+        return list({message.trial_id: message for each in found for message in each}.values())
+
     def judged(self, *, up_to: int) -> set[str]:
         """Return the ids of the trials that the assessor has judged bad."""
         return {verdict.trial_id for verdict in self._reader.facts(["Verdict"], after=0, up_to=up_to)}
@@ -239,20 +249,25 @@ def _events(number: int, kind: str, trial_id: str, payload_text: str) -> Iterato
                 text=payload["text"],
             )
         case "AttemptDue":
-            origin = payload.get("origin") or {}
-            if origin or payload.get("rolled_back"):
-                yield RolledBack(
-                    number=number,
-                    trial_id=trial_id,
-                    attempt=payload["attempt"],
-                    position=origin.get("position", 0),
-                    reports=origin.get("reports", 0),
-                )
+            yield from _rolled_back(number, trial_id, payload)
         case "DataImported":
             yield Imported(number=number, records=payload["records"])
         case _ if (space := payload.get("search_space")) is not None:
             constraints = constraints_of(payload["changes"])
             yield SpaceChanged(number=number, search_space=space, constraints=constraints)
+
+
+def _rolled_back(number: int, trial_id: str, payload: Mapping[str, Any]) -> Iterator[RolledBack]:
+    """Yield the message of an AttemptDue, or of a fork's Suggested, that begins with a checkpoint or anew."""
+    origin = payload.get("origin") or {}
+    if origin or payload.get("rolled_back"):
+        yield RolledBack(
+            number=number,
+            trial_id=trial_id,
+            attempt=payload.get("attempt", 1),
+            position=origin.get("position", 0),
+            reports=origin.get("reports", 0),
+        )
 
 
 def constraints_of(config: Mapping[str, Any]) -> tuple[str, ...] | None:

@@ -272,6 +272,7 @@ class Judged:
 
     No message is sent for a trial that is judged good. ``attempt``, ``position``: the metric. ``reason``: one
     sentence, or "". ``rung``: the step at which trials were compared. ``better``: some better trials.
+    ``report``: number of the metric among those of the trial that count, from 1; None: ``position`` + 1.
     """
 
     trial_id: str
@@ -280,6 +281,7 @@ class Judged:
     reason: str = ""
     rung: int | None = None
     better: tuple[str, ...] = ()
+    report: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -201,8 +201,7 @@ def _aim(
 
 @EXPERIMENT_STEPS.of(f.Verdict)
 def _verdict(state: ExperimentState, fact: f.Verdict, r: f.Recorded) -> None:
-    when = "before its first report" if fact.position < 0 else f"at report {fact.position + 1}"
-    reason = f"the {fact.by} judged the trial bad {when}"
+    reason = f"the {fact.by} judged the trial bad {fact.when}"
     if fact.by is f.Role.SCHEDULER:
         reason = "the scheduler stopped it"
     reason += f": {fact.reason}" if fact.reason else ""

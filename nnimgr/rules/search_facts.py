@@ -150,6 +150,8 @@ class Verdict:
     ``reason``: one sentence, or "". ``attempt`` is 0 and ``position`` is -1 if the verdict came before any
     metric; it then applies to any attempt.
 
+    ``report``: number of the metric among those of the trial that count, from 1; None: ``position`` + 1.
+
     ``rung``: the step at which the trial was compared with others, if there are such steps. ``better``: a few
     of the trials with better results. ``cause``: number of the fact that led to a scheduler's verdict.
     """
@@ -160,8 +162,15 @@ class Verdict:
     reason: str = ""
     rung: int | None = None
     better: tuple[str, ...] = ()
+    report: int | None = None
     by: Role = Role.ASSESSOR
     cause: int | None = None
+
+    @property
+    def when(self) -> str:
+        """End of a sentence: at which of its reports the trial was judged bad."""
+        number = self.position + 1 if self.report is None else self.report
+        return f"at report {number}" if number else "before its first report"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,11 +44,18 @@ class Record:
         self._db.close()
 
     def suggested(
-        self, parameter_id: int | None, parameters: str, *, fed_to: int = 0, state: str | None = None
+        self,
+        parameter_id: int | None,
+        parameters: str,
+        *,
+        fed_to: int = 0,
+        state: str | None = None,
+        origin: f.Origin | None = None,
     ) -> str:
         """Record a suggested parameter set and its trial. Return the trial's id.
 
         ``parameters``: JSON text of the set. ``parameter_id``: None if a user has submitted the set.
+        ``origin``: checkpoint with which a fork begins.
         """
         trial_id = f"t{self._trials}"
         source = f.SuggestionSource.CUSTOMIZED if parameter_id is None else f.SuggestionSource.ALGORITHM
@@ -60,6 +67,7 @@ class Record:
             parameters=parameters,
             fed_to=fed_to,
             tuner_state=state,
+            origin=origin,
         )
         self.add(suggested)
         self._db.add_trial(suggested)

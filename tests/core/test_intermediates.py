@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from nnimgr.core.running.requests import fork_origin
 from nnimgr.dispatcher import messages as m
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import trial_id_of
-from tests.core.lab import Lab, until_status
+from tests.core.lab import Lab, until, until_status
 from training_services.fake import ended, lost, metric, saved, started
 
 E = f.ExperimentStatus
@@ -44,3 +45,14 @@ async def test_a_tuner_that_wants_metrics_gets_them_in_the_order_of_the_log(lab:
         *(("metric", "2 1 4"), ("rolled back", 1), ("metric", "3 1 5")),
     ]
     assert [each[1:] for each in heard] == (all_of_them if wanted else []) + ends
+
+
+async def test_the_assessor_hears_where_a_fork_begins(lab: Lab) -> None:
+    lab.assessor = lab.wants_metrics = True
+    lab.service.script(trial(0), [started(), metric(1), saved(1)])
+    async with lab.runner(trial_concurrency=1, max_trial_number=5) as runner:
+        await until(runner, lambda: any(each.checkpoints for each in runner.state.trials.values()))
+        fork = await runner.add_trial({"x": 1}, origin=fork_origin(runner.state, trial(0), None))
+        await until(runner, lambda: any(isinstance(told, m.RolledBack) for _, told in lab.sent))
+    ((role, told),) = [(role, told) for role, told in lab.sent if isinstance(told, m.RolledBack)]
+    assert (role, told.trial_id, told.attempt, told.reports) == ("assessor", fork.trial_id, 1, 1)

@@ -42,6 +42,13 @@ class Past:
             state=None if state is None else json.dumps(state),
         )
 
+    def forked(self, *, reports: int) -> str:
+        """Add a fork of another trial, after so many of that trial's reports, and return the fork's id."""
+        origin = f.Origin(
+            trial_id="other", attempt=1, number=1, keeper_id="host", position=0, reports=reports
+        )
+        return self._record.suggested(None, "{}", origin=origin)
+
     def suggested_further(
         self,
         trial_id: str,

@@ -52,7 +52,7 @@ async def test_histories_are_in_order_and_without_gaps(host: Host) -> None:
     assessor.send(metrics(("a", 1, 2), ("b", 0, "x")))
     assessor.send(ended("a"))
     assessor.send(metrics(("b", 2, "bad")))
-    assert await assessor.expect(m.Judged) == m.Judged(trial_id="b", attempt=1, position=2)
+    assert await assessor.expect(m.Judged) == m.Judged(trial_id="b", attempt=1, position=2, report=3)
     assessor.send(metrics(("b", 3, "more")))
     assessor.send(ended("b", success=False))
     printed = await lines(assessor)
@@ -76,7 +76,7 @@ async def test_a_trial_that_continues_from_a_checkpoint_has_one_history(host: Ho
     assessor.send(m.RolledBack(number=9, trial_id="a", attempt=2, position=2, reports=2))
     assessor.send(metrics(("a", 3, 9)))  # a late one of the attempt before
     assessor.send(metrics(("a", 2, "bad"), attempt=2))
-    assert await assessor.expect(m.Judged) == m.Judged(trial_id="a", attempt=2, position=2)
+    assert await assessor.expect(m.Judged) == m.Judged(trial_id="a", attempt=2, position=2, report=3)
     assert await lines(assessor) == ["assess a [1, 2, 3]", "assess a [1, 2, 'bad']"]
 
 
@@ -85,8 +85,34 @@ async def test_the_first_result_of_a_leg_stands_in_for_results_that_its_trial_la
     assessor.send(metrics(("a", 0, 1)))
     assessor.send(m.RolledBack(number=9, trial_id="a", attempt=2, position=1, reports=3))
     assessor.send(m.Metrics(items=(("a", 2, 1, 3, "7"), ("a", 2, 2, 4, '"bad"'))))
-    assert await assessor.expect(m.Judged) == m.Judged(trial_id="a", attempt=2, position=2)
+    assert await assessor.expect(m.Judged) == m.Judged(trial_id="a", attempt=2, position=2, report=5)
     assert await lines(assessor) == ["assess a [1]", "assess a [1, 7, 7, 7, 'bad']"]
+
+
+async def test_a_fork_is_judged_though_it_lacks_the_results_before_its_checkpoint(host: Host) -> None:
+    assessor = await host("assessor", code=PRINTER)
+    assessor.send(m.RolledBack(number=9, trial_id="fork", attempt=1, position=0, reports=2))
+    assessor.send(m.Metrics(items=(("fork", 1, 0, 2, "7"), ("fork", 1, 2, 3, '"bad"'))))
+    assert await assessor.expect(m.Judged) == m.Judged(trial_id="fork", attempt=1, position=2, report=4)
+    assert await lines(assessor) == ["assess fork [7, 7, 7, 'bad']"]
+
+
+async def test_a_fork_that_has_not_reported_is_judged_after_a_rebuild(
+    host: Host, make_past: MakePast
+) -> None:
+    past = make_past()
+    fork, rolled_back = past.forked(reports=2), past.suggested(1, {})
+    past.reported(rolled_back, 1, 2, 3)
+    past.continued(rolled_back, 2, 2)
+    assessor = await host("assessor", past=past, code=PRINTER)
+    assessor.send(m.Metrics(items=((fork, 1, 0, 2, "7"), (rolled_back, 2, 2, 2, '"bad"'))))
+    verdict = m.Judged(trial_id=rolled_back, attempt=2, position=2, report=3)
+    assert await assessor.expect(m.Judged) == verdict
+    assert await lines(assessor) == [
+        f"assess {rolled_back} [1, 2]",
+        f"assess {fork} [7, 7, 7]",
+        f"assess {rolled_back} [1, 2, 'bad']",
+    ]
 
 
 async def test_each_trial_is_judged_by_its_newest_state(host: Host) -> None:
@@ -278,7 +304,7 @@ async def test_one_that_is_replayable_gets_all_calls_again_in_their_order(
     assessor = await host(
         "assessor", past=past, code=PRINTER.replace("Assessor):", "Assessor):\n        replayable = True")
     )
-    assert await assessor.expect(m.Judged) == m.Judged(trial_id=fourth, attempt=1, position=0)
+    assert await assessor.expect(m.Judged) == m.Judged(trial_id=fourth, attempt=1, position=0, report=1)
     assert (await assessor.expect(m.Ready)).note is None
     assessor.send(metrics((second, 2, 4), attempt=2))
     assessor.send(ended("z"))

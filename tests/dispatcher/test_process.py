@@ -195,4 +195,4 @@ async def test_metrics_beyond_the_limit_are_left_out_and_read_from_the_database(
     (tmp_path / "gate").write_text("")
     await eventually(lambda: assessor.child.catch_up(past.number))
     assert (was_behind, assessor.child.behind) == (True, False)
-    assert await assessor.expect(m.Judged) == m.Judged(trial_id=trial, attempt=1, position=99)
+    assert await assessor.expect(m.Judged) == m.Judged(trial_id=trial, attempt=1, position=99, report=100)

@@ -185,6 +185,7 @@ class AlgorithmProcess:
                     reason=message.reason,
                     rung=message.rung,
                     better=message.better,
+                    report=message.report,
                     by=self.role,
                 )
                 self._post(self._unless_replaced(verdict))

@@ -158,6 +158,10 @@ class Search:
                 self._tuner.tell(gone)
             case f.DataImported():
                 self._tuner.tell(m.Imported(number=number, records=fact.records))
+            case f.Suggested(origin=f.Origin() as origin):
+                assessor = self._processes.get(f.Role.ASSESSOR)
+                if assessor is not None and assessor.wants_metrics:
+                    assessor.tell(_continues(number, fact.trial_id, 1, origin))
             case f.Suggested(source=f.SuggestionSource.CUSTOMIZED, parameters=tried):
                 if self._tuner.start.duplicates == "skip":
                     self._tuner.tell(m.SetTried(number=number, parameters=tried))
@@ -172,13 +176,7 @@ class Search:
         """Report that a trial continues from a checkpoint, or starts again, or gets other resources."""
         origin = fact.origin
         goes_back = origin is not None or fact.rolled_back > 0
-        message = m.RolledBack(
-            number=number,
-            trial_id=fact.trial_id,
-            attempt=fact.attempt,
-            position=0 if origin is None else origin.position,
-            reports=0 if origin is None else origin.reports,
-        )
+        message = _continues(number, fact.trial_id, fact.attempt, origin)
         for process in self._processes.values():
             if goes_back and process.wants_metrics and process is not self._scheduler:
                 process.tell(message)
@@ -215,6 +213,17 @@ def _finished(number: int, fact: f.TrialEnded, touched: Touched) -> m.TrialFinis
         untried=fact.untried,
         status=fact.status,
         again=m.runs_again(fact.status, untried=fact.untried, customised=customised),
+    )
+
+
+def _continues(number: int, trial_id: str, attempt: int, origin: f.Origin | None) -> m.RolledBack:
+    """Return the message that an attempt begins at a checkpoint, or at the beginning."""
+    return m.RolledBack(
+        number=number,
+        trial_id=trial_id,
+        attempt=attempt,
+        position=0 if origin is None else origin.position,
+        reports=0 if origin is None else origin.reports,
     )
 
 
