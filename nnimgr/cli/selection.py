@@ -76,10 +76,10 @@ def select(
 ) -> IndexEntry:
     """Return the experiment that ``word`` names. Without ``word``, return the only running experiment.
 
-    If no experiment runs, return the only one of ``current_entries``; if it is stopped, name it to a person,
-    except with ``quiet``. ``port`` limits the choice to the experiments of that port. ``to_change``: the
-    command works only for an experiment that is not stopped and can run trials. Raise ClientError if there is
-    not exactly one such experiment.
+    If no experiment runs, return the newest that no user has stopped, and name it to a person, except with
+    ``quiet``. ``port`` limits the choice to the experiments of that port. ``to_change``: the command works
+    only for an experiment that is not stopped and can run trials; without ``word``, it must be the only one.
+    Raise ClientError if there is no such experiment, or if several run.
     """
     entries = entries_of(home)
     if word is not None:
@@ -93,14 +93,14 @@ def select(
         if to_change:
             refuse_without_command(entry)
         return entry
-    chosen = _current(entries, port)
+    chosen = _current(entries, port) if to_change else _to_read(entries, port)
     if chosen and not (to_change and all(entry.status == "STOPPED" for entry in chosen)):
         entry = only_one(chosen, to_change=to_change)
         if to_change:
             refuse_without_command(entry)
-        if entry.status == "STOPPED" and not quiet and sys.stderr.isatty():
+        elif _may_surprise(entry, entries) and not quiet and sys.stderr.isatty():
             title = f"{printable(entry.name)} ({entry.id})" if entry.name else entry.id
-            sentence = f"No experiment is running; this is the last one, which ended by itself: {title}"
+            sentence = f"No experiment is running; this is the newest that no user has stopped: {title}"
             print(fitted(sys.stderr, f"INFO: {sentence}."), file=sys.stderr)
         return entry
     where = "" if port is None else f" on port {port}"
@@ -110,6 +110,11 @@ def select(
         to_change=to_change,
         without="" if port is None else " without --port",
     )
+
+
+def _may_surprise(entry: IndexEntry, entries: Mapping[str, IndexEntry]) -> bool:
+    """Return whether a user may not expect that this experiment is chosen."""
+    return not runs(entry) and (entry.status == "STOPPED" or len(entries) > 1)
 
 
 def only_one(chosen: Sequence[IndexEntry], *, to_change: bool = False) -> IndexEntry:
@@ -278,6 +283,18 @@ def _current(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexE
     if newest is None or end is None or (listed and end.status != "STOPPED"):
         return listed
     return [*listed, newest]
+
+
+def _to_read(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexEntry]:
+    """Return the running experiments. If none runs, return the newest that no user has stopped, if any."""
+    if running := [entry for entry in _opened(entries, port) if runs(entry)]:
+        return running
+    for entry in newest_first(each for each in entries.values() if port in (None, each.port)):
+        if entry.archived:
+            continue
+        if entry.status != "STOPPED" or ((end := _stored_end(entry)) is not None and not end.by_user):
+            return [entry]
+    return []
 
 
 def opened_entries(home: Home, *, port: int | None = None) -> list[IndexEntry]:

@@ -99,8 +99,9 @@ def test_one_that_is_done_does_not_run(server: FakeServer, capsys: pytest.Captur
     server.add("done", status="DONE")
     assert chosen(capsys) == "done"
     server.add("failed", status="ERROR")
-    assert main(["experiment", "show"]) == 1
-    capsys.readouterr()
+    assert chosen(capsys) == "failed"
+    assert main(["update", "trialnum", "-v", "9"]) == 1
+    assert "There are multiple experiments" in capsys.readouterr().err
     server.add("runs")
     assert chosen(capsys) == "runs"
     assert main(["stop"]) == 0
@@ -114,19 +115,17 @@ async def test_a_failed_start_is_not_hidden_by_an_older_experiment(
     server.add("old", status="DONE")
     await add_ended(server, "bad", tmp_path, "failures")
     started = f"started {when(CREATED_AT)}"
-    for words in ("experiment status", "trial ls", "log trial -T 0"):
-        assert main(words.split()) == 1
-        told = capsys.readouterr().err.splitlines()
-        assert told[0] == "ERROR: There are multiple experiments, please set the experiment id..."
-        assert told[1].startswith("  bad  a name  STOPPED: the first trial failed: ") and told[1].endswith(
-            started
-        )
-        assert told[2].split()[:4] == ["old", "a", "name", "DONE"]
-        assert max(map(len, told[1:3])) <= 80
-        assert told[3].startswith("  Name one of them: nnictl ") and " bad" in told[3]
+    assert chosen(capsys) == "bad"
     assert main(["update", "trialnum", "-v", "9"]) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "ERROR: There are multiple experiments, please set the experiment id..."
+    assert told[1].startswith("  bad  a name  STOPPED: the first trial failed: ") and told[1].endswith(
+        started
+    )
+    assert told[2].split()[:4] == ["old", "a", "name", "DONE"]
+    assert max(map(len, told[1:3])) <= 80
     again = "nnictl resume bad && nnictl update trialnum bad -v 9"
-    assert capsys.readouterr().err.endswith(f"  Resume one of them first: {again}\n")
+    assert told[-1] == f"  Resume one of them first: {again}"
     assert main(["experiment", "list"]) == 0
     warned = "WARNING: Not listed: bad, the newest experiment, is STOPPED: "
     assert capsys.readouterr().err.startswith(warned)
@@ -158,7 +157,7 @@ async def test_a_stopped_experiment_that_no_id_has_chosen_is_named_to_people(
     server: FakeServer, tmp_path: Path
 ) -> None:
     await add_ended(server, "bad", tmp_path, "failures")
-    told = "INFO: No experiment is running; this is the last one, which ended by itself: a name (bad)."
+    told = "INFO: No experiment is running; this is the newest that no user has stopped: a name (bad)."
     for words, is_told in ((("trial", "ls"), True), (("trial", "ls", "bad"), False)):
         seen = await asyncio.to_thread(in_a_terminal, *words, columns=120)
         assert (seen.code, told in seen.lines) == (0, is_told)
@@ -168,24 +167,26 @@ async def test_a_stopped_experiment_that_no_id_has_chosen_is_named_to_people(
 
 
 def test_help_says_which_experiment_is_chosen_without_an_id(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["trial", "ls"], ["update", "trialnum"], ["experiment", "save"]):
-        with pytest.raises(SystemExit):
-            main([*words, "--help"])
-        told = " ".join(capsys.readouterr().out.split())
-        assert "(default: the one that runs; if none runs, the last one, unless a user stopped it)" in told
-    with pytest.raises(SystemExit):
-        main(["stop", "--help"])
-    told = " ".join(capsys.readouterr().out.split())
-    assert "(default: the one that runs; if none runs, the only one that is not stopped)" in told
+    readers = (["trial", "ls"], ["experiment", "show"], ["experiment", "save"])
+    changers = (["update", "trialnum"], ["trial", "add"], ["machine", "ls"], ["stop"])
+    for verbs, rule in (
+        (readers, "the newest that no user has stopped"),
+        (changers, "the only one that is not stopped"),
+    ):
+        for words in verbs:
+            with pytest.raises(SystemExit):
+                main([*words, "--help"])
+            told = " ".join(capsys.readouterr().out.split())
+            assert f"(default: the one that runs; if none runs, {rule})" in told
 
 
 @pytest.mark.parametrize("how", ["user", "done", "error"])
-async def test_an_end_that_a_user_knows_leaves_the_older_experiment_chosen(
+async def test_an_older_experiment_is_chosen_if_a_user_has_stopped_the_newest(
     server: FakeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str
 ) -> None:
     server.add("old", status="DONE")
     await add_ended(server, "new", tmp_path, how)
-    assert chosen(capsys) == "old"
+    assert chosen(capsys) == ("old" if how == "user" else "new")
 
 
 @pytest.mark.parametrize(("how", "code"), [("done", 0), ("user", 1), ("again", 1)])

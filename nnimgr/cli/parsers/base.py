@@ -13,6 +13,7 @@ from nnimgr.spelling import nearest
 
 __all__ = [
     "DEFAULT_EXPERIMENT",
+    "DEFAULT_TO_CHANGE",
     "Parser",
     "Verbs",
     "add_group",
@@ -35,7 +36,8 @@ _NNIS_ALONE = {
 }
 
 
-DEFAULT_EXPERIMENT = "default: the one that runs; if none runs, the last one, unless a user stopped it"
+DEFAULT_EXPERIMENT = "default: the one that runs; if none runs, the newest that no user has stopped"
+DEFAULT_TO_CHANGE = "default: the one that runs; if none runs, the only one that is not stopped"
 _PROGRAM = "nnictl"
 # Beginnings of messages of argparse. It reports a missing argument before an option that does not exist.
 _MISSING = "the following arguments are required: "
@@ -442,12 +444,14 @@ def add_group(verbs: Verbs[Parser], name: str, summary: str) -> Verbs[Parser]:
     return group.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
 
-def add_id(verb: argparse.ArgumentParser) -> None:
+def add_id(verb: argparse.ArgumentParser, *, to_change: bool = False) -> None:
+    """Add the argument for an experiment. ``to_change``: the verb changes an experiment that is open."""
+    default = DEFAULT_TO_CHANGE if to_change else DEFAULT_EXPERIMENT
     verb.add_argument(
         "id",
         nargs="?",
         metavar="ID",
-        help=f"the experiment: its id, the beginning of its id, or its name ({DEFAULT_EXPERIMENT})",
+        help=f"the experiment: its id, the beginning of its id, or its name ({default})",
     )
     add_port(verb)
 

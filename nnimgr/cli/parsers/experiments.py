@@ -249,7 +249,7 @@ def _update(group: Verbs[Parser]) -> None:
         "change the search space",
         examples=("nnictl update searchspace --filename search_space.yml",),
     )
-    add_id(space)
+    add_id(space, to_change=True)
     space.add_argument(
         "-f",
         "--filename",
@@ -265,7 +265,7 @@ def _update(group: Verbs[Parser]) -> None:
         "change the constraints on the search space",
         examples=("nnictl update constraints --filename constraints.yml",),
     )
-    add_id(constraints)
+    add_id(constraints, to_change=True)
     constraints.add_argument(
         "-f",
         "--filename",
@@ -280,7 +280,7 @@ def _update(group: Verbs[Parser]) -> None:
         "continue with another tuner, which gets the whole history",
         examples=("nnictl update tuner --filename exp.yml",),
     )
-    add_id(tuner)
+    add_id(tuner, to_change=True)
     tuner.add_argument(
         "-f", "--filename", required=True, metavar="FILE", help="the new tuner, or an exp.yml that has it"
     )
@@ -291,7 +291,7 @@ def _update(group: Verbs[Parser]) -> None:
         "change the rules that end the experiment",
         examples=("nnictl update stopwhen --filename exp.yml",),
     )
-    add_id(rules)
+    add_id(rules, to_change=True)
     rules.add_argument(
         "-f",
         "--filename",
@@ -313,5 +313,5 @@ def _update(group: Verbs[Parser]) -> None:
         verb = add_verb(
             group, name, f"update:{name}", summary, examples=(f"nnictl update {name} --value {value}",)
         )
-        add_id(verb)
+        add_id(verb, to_change=True)
         verb.add_argument("-v", "--value", required=True, help=help)

@@ -72,7 +72,8 @@ def _machine(group: Verbs[Parser]) -> None:
             "machines:list_all",
             "list the machines of an experiment",
             examples=("nnictl machine ls",),
-        )
+        ),
+        to_change=True,
     )
     more = add_verb(
         group,
@@ -81,7 +82,7 @@ def _machine(group: Verbs[Parser]) -> None:
         "add machines to an experiment",
         examples=("nnictl machine add --host gpu7 --user me", "nnictl machine add --filename machines.yml"),
     )
-    add_id(more)
+    add_id(more, to_change=True)
     more.add_argument("-f", "--filename", metavar="FILE", help="a machineList, or one machine")
     more.add_argument("--host", help="a name or an address, or a host of ~/.ssh/config")
     more.add_argument("--user", help="the account on that machine")
@@ -97,7 +98,7 @@ def _machine(group: Verbs[Parser]) -> None:
         examples=("nnictl machine drain gpu7", "nnictl machine drain gpu7 --undo"),
     )
     drain.add_argument("machine", metavar="MACHINE", help=_MACHINE)
-    add_id(drain)
+    add_id(drain, to_change=True)
     drain.add_argument("--undo", action="store_true", help="place trials on the machine again")
     remove = add_verb(
         group,
@@ -107,7 +108,7 @@ def _machine(group: Verbs[Parser]) -> None:
         examples=("nnictl machine remove gpu7", "nnictl machine remove gpu7 --force"),
     )
     remove.add_argument("machine", metavar="MACHINE", help=_MACHINE)
-    add_id(remove)
+    add_id(remove, to_change=True)
     remove.add_argument(
         "--force", action="store_true", help="stop the machine's trials; they run again on other machines"
     )

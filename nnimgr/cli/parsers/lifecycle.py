@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from nnimgr.cli.parsers.base import Parser, Verbs, add_id, add_port, add_verb, seconds
+from nnimgr.cli.parsers.base import DEFAULT_TO_CHANGE, Parser, Verbs, add_id, add_port, add_verb, seconds
 
 __all__ = ["add"]
 
@@ -94,8 +94,7 @@ def _stop(verbs: Verbs[Parser]) -> None:
         nargs="?",
         metavar="ID",
         help="the experiment: its id, the beginning of its id, or its name; with a * at its end: "
-        "all experiments whose id or name begins so (default: the one that runs; if none runs, the only one "
-        "that is not stopped)",
+        f"all experiments whose id or name begins so ({DEFAULT_TO_CHANGE})",
     )
     stop.add_argument("-a", "--all", action="store_true", help="stop all experiments")
     how = stop.add_mutually_exclusive_group()

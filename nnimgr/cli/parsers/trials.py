@@ -80,7 +80,7 @@ def _act(group: Verbs[Parser]) -> None:
         aliases=("kill",),
         examples=("nnictl trial stop -T 12", "nnictl trial stop ab12cd34 -T k3x9z,15"),
     )
-    add_id(stop)
+    add_id(stop, to_change=True)
     _add_trials(stop, required=True)
     pause = add_verb(
         group,
@@ -93,7 +93,7 @@ def _act(group: Verbs[Parser]) -> None:
         "from its beginning if it has saved none.",
         examples=("nnictl trial pause -T 12",),
     )
-    add_id(pause)
+    add_id(pause, to_change=True)
     _add_trials(pause, required=True)
     resume = add_verb(
         group,
@@ -102,7 +102,7 @@ def _act(group: Verbs[Parser]) -> None:
         "continue paused trials",
         examples=("nnictl trial resume -T 12",),
     )
-    add_id(resume)
+    add_id(resume, to_change=True)
     _add_trials(resume, required=True)
     save = add_verb(
         group,
@@ -114,7 +114,7 @@ def _act(group: Verbs[Parser]) -> None:
         "(nnictl trial show).",
         examples=("nnictl trial save -T 12",),
     )
-    add_id(save)
+    add_id(save, to_change=True)
     _add_trials(save, required=True)
     lost = add_verb(
         group,
@@ -124,7 +124,7 @@ def _act(group: Verbs[Parser]) -> None:
         about="The trial is retried on another machine, as often as maxRetries allows.",
         examples=("nnictl trial lost -T 12", "nnictl trial lost ab12cd34 -T k3x9z"),
     )
-    add_id(lost)
+    add_id(lost, to_change=True)
     _add_trial(lost, required=True)
     lost.add_argument("-y", "--yes", action="store_true", help="do not ask")
     retry = add_verb(
@@ -135,7 +135,7 @@ def _act(group: Verbs[Parser]) -> None:
         aliases=("rerun",),
         examples=("nnictl trial retry --failed", "nnictl trial retry -T 12,15"),
     )
-    add_id(retry)
+    add_id(retry, to_change=True)
     which = retry.add_mutually_exclusive_group(required=True)
     which.add_argument(
         "--failed", action="store_true", help="all trials that have failed and were not retried yet"
@@ -169,7 +169,7 @@ def _new(group: Verbs[Parser]) -> None:
         ),
     )
     for verb in (added, fork):
-        add_id(verb)
+        add_id(verb, to_change=True)
         _add_trial(verb, required=True)
         verb.add_argument(
             "--set",
@@ -228,7 +228,7 @@ def _checkpoints(group: Verbs[Parser]) -> None:
     )
     pin.option_of_words = unpin.option_of_words = "--checkpoint"
     for verb in (listed, pin, unpin, get):
-        add_id(verb)
+        add_id(verb, to_change=verb in (pin, unpin))
         _add_trial(verb, required=True)
         if verb is not listed:
             _add_checkpoint(verb, "the checkpoint")
