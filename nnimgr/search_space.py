@@ -430,8 +430,9 @@ def _outside(space: Space, parameters: Any, prefix: str, partial: bool) -> list[
             found.append(f"{prefix}{name} is missing")
     known = {name for name, _ in space.parameters} | ({"_name"} if prefix else set())
     there = _listed([name for name, _ in space.parameters]) or "no parameters"
+    where = f" under {prefix.rstrip('.')}" if prefix else ""
     found += [
-        f"{prefix}{name} is not in the search space, which has {there} at this place"
+        f"{prefix}{name} is not in the search space, which has {there}{where}"
         for name in parameters
         if name not in known
     ]

@@ -267,12 +267,12 @@ def test_what_nni_takes_is_taken(space: Any) -> None:
         ({"c": 1, "n": 1, "u": 1, "m": {"_name": "a"}}, ["m.k is missing"]),
         (
             {"c": 1, "n": 1, "u": 1, "m": {"_name": "b", "k": 1}},
-            ["m.k is not in the search space, which has no parameters at this place"],
+            ["m.k is not in the search space, which has no parameters under m"],
         ),
         ({"c": 1, "n": 1, "u": 1, "m": "b"}, ["m must be a mapping with one of a, b as \"_name\", not 'b'"]),
         (
             {"c": 1, "n": 1, "u": 1, "m": {"_name": "b"}, "z": 0},
-            ["z is not in the search space, which has c, n, u, m at this place"],
+            ["z is not in the search space, which has c, n, u, m"],
         ),
         ([1], ["the parameter set must be a mapping of parameters, not [1]"]),
     ],

@@ -66,9 +66,11 @@ class ASHAAssessor(JudgingAssessor):
         if loss <= last[0]:
             return None
         better = tuple(trial for _, _, trial in entries[max(0, kept - _NAMED) : kept][::-1])
+        best = "best" if kept == 1 else f"last of the best {kept}"
+        after = "1 report" if rung == 1 else f"{rung} reports"
         return Why(
-            f"{self.shown(loss)} is not among the best {kept} of {len(entries)} results at step {rung}; "
-            f"the worst of these is {self.shown(last[0])} ({last[2]})",
+            f"after {after}, it has {self.shown(loss)}, and the {best} of {len(entries)} results is "
+            f"{self.shown(last[0])}, of trial {last[2]}",
             rung,
             better,
         )

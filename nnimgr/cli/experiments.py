@@ -238,7 +238,8 @@ def _more_fields(entry: IndexEntry, profile: Mapping[str, Any]) -> list[tuple[st
     if rules := config.get("stopWhen"):
         fields.insert(1, ("Ends when", _rules_text(rules)))
     if rule := config.get("confirmBest"):
-        fields.insert(1, ("Confirms", f"the {rule['top']} best trials, each by {rule['runs']} runs"))
+        best = "the best trial" if rule["top"] == 1 else f"the {rule['top']} best trials, each"
+        fields.insert(1, ("Confirms", f"{best} by {rule['runs']} runs"))
     if profile["endedAt"] is not None:
         fields.append(("Ended", when(profile["endedAt"])))
     for title, key in (("Tuner", "tuner"), ("Assessor", "assessor"), ("Scheduler", "scheduler")):

@@ -77,8 +77,7 @@ def _to_tuner(args: argparse.Namespace, terminal: Terminal) -> int:
     if left:
         others = f" and {len(left) - 1} more" if left[1:] else ""
         terminal.warn(f"Left out, because the result is missing or not finite: trial {left[0]}{others}.")
-    give_to_tuner(client, entry.id, records, terminal)
-    return 0
+    return give_to_tuner(client, entry.id, records, terminal)
 
 
 def _to_new_experiment(args: argparse.Namespace, terminal: Terminal) -> int:

@@ -60,8 +60,7 @@ def import_data(args: argparse.Namespace, terminal: Terminal) -> int:
     entry = select(home, args.id, port=args.port, to_change=True)
     client = client_of(home, entry, port=args.port)
     kept = [{key: record[key] for key in ("parameter", "value")} for record in records]
-    give_to_tuner(client, entry.id, kept, terminal)
-    return 0
+    return give_to_tuner(client, entry.id, kept, terminal)
 
 
 def _is_csv(args: argparse.Namespace, file: Path) -> ClientError:
@@ -76,8 +75,11 @@ def _is_csv(args: argparse.Namespace, file: Path) -> ClientError:
 
 def give_to_tuner(
     client: Client, experiment_id: str, records: Sequence[Mapping[str, Any]], terminal: Terminal
-) -> None:
-    """Pass results to the tuner of a running experiment, and report it. Raise ClientError."""
+) -> int:
+    """Pass results to the tuner of a running experiment, and report it.
+
+    Return the exit code: 1 if the tuner has got none of them. Raise ClientError.
+    """
     with waiting(f"importing the results ({len(records)}) into experiment {experiment_id}"):
         answer = client.post(
             "experiments", experiment_id, "import", body={"records": records}, timeout_s=None
@@ -97,6 +99,7 @@ def give_to_tuner(
     if terminal.as_json:
         sent = {"id": experiment_id, "records": len(records)}
         terminal.json({**sent, "given": given, "warnings": warnings})
+    return 0 if given or not records else 1
 
 
 def _were_given(given: int, sent: int) -> str:

@@ -17,6 +17,8 @@ from nnimgr.config.problems import Problem
 
 __all__ = ["TABLE", "Difference", "Entry", "differences"]
 
+_NOT_V1 = ' (but not in a v1 file, which has a section "trial")'
+
 _NOTHING = "nothing"
 
 
@@ -149,7 +151,7 @@ _GENERAL: Sequence[Entry] = (
         find=find.missing("failFast"),
         nni="starts trials up to the limit even if all of them fail",
         here="stops the experiment if the first 5 trials all fail alike",
-        todo='nothing; "failFast: false" (in the second format) turns this off',
+        todo=f'nothing; "failFast: false" turns this off{_NOT_V1}',
     ),
     Entry(
         name="GPUs of trials",
@@ -162,14 +164,14 @@ _GENERAL: Sequence[Entry] = (
         find=find.no_goal,
         nni="takes the tuner's default direction without a message",
         here="takes the tuner's default direction and warns",
-        todo="set classArgs.optimize_mode of the tuner, or goal (in the second format)",
+        todo="set classArgs.optimize_mode of the tuner, or goal" + _NOT_V1,
     ),
     Entry(
         name="conflicting goals",
         find=find.conflicting_goals,
         nni="does not notice that tuner and assessor expect opposite results",
         here="warns if tuner and assessor expect opposite results",
-        todo="set classArgs.optimize_mode of both, or goal (in the second format)",
+        todo="set classArgs.optimize_mode of both, or goal" + _NOT_V1,
     ),
 )
 

@@ -33,6 +33,8 @@ _EXAMPLES = {
     "trialConcurrency": "trialConcurrency: 2",
     "tuner": "tuner: {name: TPE}",
 }
+_NAMED = ("tuner", "assessor", "scheduler")  # fields with mappings that may have only a name
+_NO_MAPPING = ("model_type", "model_attributes_type")  # pydantic's names of errors
 _QUOTED = re.compile(r"'(\w+)")  # matches quoted field names in the messages of nnimgr's models
 # Words of NNI 1 and of other programs, in the form of ``match_key`` -> field.
 _OTHER_WORDS = {
@@ -157,6 +159,8 @@ def validate(reading: Reading, model: type[BaseModel], values: Mapping[str, Any]
             message, details = _sentence(fault)
             if fault["type"] == "missing" and (example := _EXAMPLES.get(dotted(where))) is not None:
                 message += f"; for example: {example}"
+            if fault["type"] in _NO_MAPPING and isinstance(fault["input"], str) and where[-1] in _NAMED:
+                message += f"; write {{name: {fault['input']}}}"
             if not fault["loc"]:  # an error about several fields: use the first field that is given
                 named = next((name for name in _QUOTED.findall(message) if name in values), None)
                 where = path if named is None else (*path, named)

@@ -246,7 +246,8 @@ class Run:
         body = {"parameters": dict(parameters), **({"raiseLimit": True} if raise_limit else {})}
         added = self._connection.add("trials", body=body)
         for sentence in added["warnings"]:
-            warnings.warn(sentence, UserWarning, stacklevel=2)
+            about = f"trial {added['sequence']} was added, but {sentence}"
+            warnings.warn(about, UserWarning, stacklevel=3)  # at the caller of the checked method
         return self.trials[str(added["id"])]
 
     def _say_how_to_come_back(self) -> None:

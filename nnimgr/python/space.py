@@ -40,12 +40,15 @@ Parameter = dict[str, Any]
 """Parameter in NNI's format: its ``_type`` and its ``_value``."""
 
 
-def choice(options: Sequence[Any] | Mapping[str, Mapping[str, Any]]) -> Parameter:
+def choice(options: Sequence[Any] | Mapping[str, Mapping[str, Any]], *others: Any) -> Parameter:
     """Return a parameter whose value is one of the options.
 
     A mapping is a nested choice: it has a search space for each name. The value of the parameter is then
-    ``{"_name": name, ...}``, with the parameters of the chosen search space.
+    ``{"_name": name, ...}``, with the parameters of the chosen search space. Raise TypeError for options that
+    are not in a list, such as ``others``.
     """
+    if others:
+        raise TypeError(f"choice() takes one list of options: choice({[options, *others]!r})")
     if isinstance(options, Mapping):
         return _parameter("choice", [{"_name": name, **plain(inner)} for name, inner in options.items()])
     if isinstance(options, str | bytes):

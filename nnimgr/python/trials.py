@@ -203,6 +203,9 @@ class Trials:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
+    def __repr__(self) -> str:
+        return f"<Trials of experiment {self._connection.id}: {len(self)}>"
+
     def __len__(self) -> int:
         return int(self._connection.get("trials", limit=1)["total"])
 

@@ -92,7 +92,7 @@ def tune(
       and a table elsewhere.
 
     Ctrl-C ends the wait, and the experiment continues. Raise ArgumentError for arguments that cannot be
-    used, and Error.
+    used, and Error if the experiment cannot start, or ends with an error.
     """
     given = {**locals()}
     del given["server"], given["show"]

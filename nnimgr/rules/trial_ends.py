@@ -437,13 +437,13 @@ def _pause(state: ExperimentState, trial: TrialState, before: int) -> timedelta:
 
 def end_unplaced(state: ExperimentState, trial: TrialState) -> f.Fact:
     assert trial.target is not None
-    state_then = "it was paused" if trial.status is f.TrialStatus.PAUSED else _not_running(trial)
+    state_then = "the trial was paused" if trial.status is f.TrialStatus.PAUSED else _not_running(trial)
     return _interrupted(state, trial, trial.target, f"{trial.target_reason}; {state_then}")
 
 
 def _not_running(trial: TrialState) -> str:
     """Return what to say about a stopped trial whose attempt had no place. An earlier one may have run."""
-    return "it had not started" if trial.attempt == 1 else "it was not running"
+    return "the trial had not started" if trial.attempt == 1 else "the trial was not running then"
 
 
 def _interrupted(state: ExperimentState, trial: TrialState, target: f.StopKind, reason: str) -> f.Fact:

@@ -128,7 +128,7 @@ async def test_add(lab: Lab) -> None:
     parameters = {"x": 0.5, "deep": {"y": [1]}}
     answer = await lab.client.post(f"{EXPERIMENT}/trials", json={"parameters": parameters})
     assert answer.status_code == 201
-    told = ["deep is not in the search space, which has x at this place"]
+    told = ["deep is not in the search space, which has x"]
     assert answer.json() == {"id": lab.life.trial(2), "sequence": 2, "warnings": told}
     shown = (await lab.client.get(f"{EXPERIMENT}/trials/{lab.life.trial(2)}")).json()
     assert shown["parameters"] == parameters and shown["source"] == "customized"

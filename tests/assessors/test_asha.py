@@ -22,7 +22,7 @@ def test_the_first_goes_on_and_then_the_best_third() -> None:
     assert good(assessor, "b", 0.9, 0.70)  # equal to the best
     assert not good(assessor, "c", 5.0, 0.6)
     assert assessor.why("c") == {
-        "reason": "0.6 is not among the best 1 of 3 results at step 2; the worst of these is 0.7 (a)",
+        "reason": "after 2 reports, it has 0.6, and the best of 3 results is 0.7, of trial a",
         "rung": 2,
         "better": ("a",),
     }

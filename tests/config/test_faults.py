@@ -89,7 +89,7 @@ foo: 1
         ("trialConcurrency: '2'", 'must be a whole number, not the text "2": remove the quotes'),
         ("trialCommand: [a]", "must be text, not a list"),
         ("trialCommand: ''", "must not be empty"),
-        ("tuner: Random", "tuner: must be a mapping of keys to values, not 'Random'"),
+        ("tuner: Random", "tuner: must be a mapping of keys to values, not 'Random'; write {name: Random}"),
         ("tuner: {}", "give either 'name' (a built-in algorithm) or 'className' (a class of your own)"),
         ("tuner: {name: Random, className: a.B}", "give either 'name'"),
         ("tuner: {name: Random, codeDirectory: .}", "'codeDirectory' goes with 'className', not with 'name'"),

@@ -36,14 +36,14 @@ def test_the_first_result_with_an_error_is_named_and_the_others_are_counted() ->
         ({"x": 99}, "x is 99, outside uniform [0, 1]"),
         (
             {"x": 0.5, "zz": 3},
-            "zz is not in the search space, which has x at this place",
+            "zz is not in the search space, which has x",
         ),
         ({}, "x is missing"),
         ([0.5], "the parameter set must be a mapping of parameters, not [0.5]"),
     ],
 )
 def test_parameters_outside_of_the_search_space_are_given_and_named(parameter: Any, reasons: str) -> None:
-    told = f"result number 2 does not fit the search space: {reasons}"
+    told = f"result number 2 was given although it does not fit the search space: {reasons}"
     assert judged(({"x": 0.5}, 1), (parameter, 2)) == (2, [told])
     assert (
         judged(({"x": 0.5}, "abc"), (parameter, 2), (parameter, 3))[1][1] == f"{told}; 1 more does not fit it"

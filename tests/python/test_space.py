@@ -68,3 +68,8 @@ def test_a_nested_space() -> None:
 
 def test_a_scalar_of_numpy_is_a_constant() -> None:
     assert space.plain({"x": np.float64(0.5)}) == {"x": {"_type": "choice", "_value": [0.5]}}
+
+
+def test_options_that_are_not_in_a_list() -> None:
+    with pytest.raises(TypeError, match=r"choice\(\) takes one list of options: choice\(\['a', 'b'\]\)"):
+        space.choice("a", "b")

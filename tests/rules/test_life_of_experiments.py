@@ -52,7 +52,7 @@ def test_max_experiment_duration_ends_what_waits_for_a_machine() -> None:
     life.end(1)
     assert life.state.jobs[life.job(2)].waiting == "waits for a GPU"
     life.take(after=MINUTE)
-    why = "the experiment exceeded maxExperimentDuration; it had not started"
+    why = "the experiment exceeded maxExperimentDuration; the trial had not started"
     assert life.ended()[life.trial(2)] == (S.SYS_CANCELED, why)
     assert life.state.status is E.DRAINING
     life.end(0)

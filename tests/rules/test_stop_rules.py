@@ -76,7 +76,7 @@ def test_running_trials_finish_and_others_do_not_start() -> None:
     life.take(life.suggestion())  # the tuner had been asked for it before
     status, reason = life.ended()[life.trial(3)]
     assert status is S.SYS_CANCELED
-    assert reason == f"a rule of stopWhen holds: {life.state.reason}; it had not started"
+    assert reason == f"a rule of stopWhen holds: {life.state.reason}; the trial had not started"
     ended = next(r.fact for r in life.log if isinstance(r.fact, f.TrialEnded) and r.fact.untried)
     assert ended.trial_id == life.trial(3)
     succeed(life, 1, 0.8)

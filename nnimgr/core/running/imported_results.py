@@ -48,7 +48,9 @@ def judge(config: ExperimentConfig, records: Sequence[Mapping[str, Any]]) -> Imp
     for number, reasons in list(outside.items())[:1]:
         more = _more(len(outside) - 1, "does not fit it", "do not fit it")
         shown = "; ".join(reasons[:_MOST_REASONS])
-        warnings.append(f"result number {number} does not fit the search space: {shown}{more}")
+        warnings.append(
+            f"result number {number} was given although it does not fit the search space: {shown}{more}"
+        )
     return ImportedResults(given=len(given), warnings=warnings)
 
 
