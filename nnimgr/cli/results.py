@@ -92,7 +92,7 @@ def give_to_tuner(
         )
     # A server of an earlier version does not report what it leaves out.
     given, warnings = answer.get("given", len(records)), answer.get("warnings", [])
-    nnis = "" if terminal.for_people else "Import data success! "
+    nnis = "" if terminal.for_people or not given else "Import data success! "
     terminal.info(f"{nnis}{_were_given(given, len(records))} given to the tuner.")
     for sentence in warnings:
         terminal.warn(f"{sentence[0].upper()}{sentence[1:]}.")

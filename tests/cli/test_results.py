@@ -36,18 +36,21 @@ def test_records_are_sent(server: FakeServer, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
-    [(1, "1 of 2 results was given to the tuner."), (0, "None of the 2 results was given to the tuner.")],
+    ("given", "told", "code"),
+    [
+        (1, "Import data success! 1 of 2 results was given to the tuner.", 0),
+        (0, "None of the 2 results was given to the tuner.", 1),
+    ],
 )
 def test_what_the_tuner_does_not_get_is_told_at_once(
-    server: FakeServer, capsys: pytest.CaptureFixture[str], given: int, told: str
+    server: FakeServer, capsys: pytest.CaptureFixture[str], given: int, told: str, code: int
 ) -> None:
     tuned_by(server, "TPE")
     server.patch = {"given": given, "warnings": ["result number 2 was left out: its value is NaN"]}
     Path("data.json").write_text(json.dumps(RECORDS))
-    assert main(["experiment", "import", "abc", "-f", "data.json"]) == 0
+    assert main(["experiment", "import", "abc", "-f", "data.json"]) == code
     printed = capsys.readouterr()
-    assert printed.out == f"INFO: Import data success! {told}\n"
+    assert printed.out == f"INFO: {told}\n"
     assert printed.err == "WARNING: Result number 2 was left out: its value is NaN.\n"
 
 

@@ -123,7 +123,7 @@ def test_asha_stops_whoever_is_not_among_the_best(tmp_path: Path) -> None:
             if trial["status"] == "EARLY_STOPPED":
                 assert trial["reason"].startswith("the assessor judged the trial bad at report ")
                 assert trial["reason"].endswith(verdict["reason"])
-                assert verdict["reason"].endswith(f" ({best})")
+                assert verdict["reason"].endswith(f", of trial {best}")
         finished = [each["parameters"]["x"] for each in trials.values() if each["status"] == "SUCCEEDED"]
         assert max(finished) == max(each["parameters"]["x"] for each in trials.values())
 
