@@ -79,7 +79,7 @@ def select(
     If no experiment runs, return the newest that no user has stopped, and name it to a person, except with
     ``quiet``. ``port`` limits the choice to the experiments of that port. ``to_change``: the command works
     only for an experiment that is not stopped and can run trials; without ``word``, it must be the only one.
-    Raise ClientError if there is no such experiment, or if several run.
+    Raise ClientError if there is no such experiment, or if several experiments may be meant.
     """
     entries = entries_of(home)
     if word is not None:
@@ -264,11 +264,11 @@ def running_entries(home: Home, *, port: int | None = None) -> list[IndexEntry]:
 
 
 def current_entries(home: Home, *, port: int | None = None) -> list[IndexEntry]:
-    """Return the experiments among which a command without an id chooses: the running ones.
+    """Return the experiments that a command without an id may change, and that ``top`` shows.
 
-    If no experiment runs, return those that are neither stopped nor archived, and the newest one if it was
-    stopped without a user. Otherwise an older experiment would be taken for one that has just failed. If
-    there is none of them, return the newest one if it has ended by itself.
+    These are the running ones. If no experiment runs, return those that are neither stopped nor archived, and
+    the newest one if it was stopped without a user. Otherwise an older experiment would be taken for one that
+    has just failed. If there is none of them, return the newest one if it has ended by itself.
     """
     return _current(entries_of(home), port)
 

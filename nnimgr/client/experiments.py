@@ -169,7 +169,7 @@ def server_for(
 
 def refuse_without_command(entry: IndexEntry) -> None:
     """Raise ClientError if the experiment was imported without a trial command, so that it is only shown."""
-    from nnimgr.store.overview import lacks_command  # not every program that starts an experiment reads one
+    from nnimgr.store.overview import lacks_command  # loads much, and only a resume needs it
 
     if lacks_command(entry.directory):
         raise ClientError(

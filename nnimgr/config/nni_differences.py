@@ -18,7 +18,6 @@ from nnimgr.config.problems import Problem
 __all__ = ["TABLE", "Difference", "Entry", "differences"]
 
 _NOT_V1 = ' (but not in a v1 file, which has a section "trial")'
-
 _NOTHING = "nothing"
 
 
@@ -164,14 +163,14 @@ _GENERAL: Sequence[Entry] = (
         find=find.no_goal,
         nni="takes the tuner's default direction without a message",
         here="takes the tuner's default direction and warns",
-        todo="set classArgs.optimize_mode of the tuner, or goal" + _NOT_V1,
+        todo=f"set classArgs.optimize_mode of the tuner, or goal{_NOT_V1}",
     ),
     Entry(
         name="conflicting goals",
         find=find.conflicting_goals,
         nni="does not notice that tuner and assessor expect opposite results",
         here="warns if tuner and assessor expect opposite results",
-        todo="set classArgs.optimize_mode of both, or goal" + _NOT_V1,
+        todo=f"set classArgs.optimize_mode of both, or goal{_NOT_V1}",
     ),
 )
 

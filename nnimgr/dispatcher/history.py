@@ -186,7 +186,9 @@ class History:
         return [(end.trial_id, _succeeded(end.payload)) for end in ends]
 
     def continued(self, *, up_to: int) -> list[RolledBack]:
-        """Return for each trial that continues from a checkpoint, also one of another trial, from where."""
+        """Return the last continuation of each trial that has continued from a checkpoint. A fork continues
+        from a checkpoint of another trial.
+        """
         facts = self._reader.facts(["Suggested", "AttemptDue"], after=0, up_to=up_to)
         found = (
             _rolled_back(fact.number, fact.trial_id, json.loads(fact.payload))
@@ -258,7 +260,9 @@ def _events(number: int, kind: str, trial_id: str, payload_text: str) -> Iterato
 
 
 def _rolled_back(number: int, trial_id: str, payload: Mapping[str, Any]) -> Iterator[RolledBack]:
-    """Yield the message of an AttemptDue, or of a fork's Suggested, that begins with a checkpoint or anew."""
+    """Yield a message if the fact says that an attempt continues from a checkpoint, or that its trial starts
+    again. ``payload``: fields of an AttemptDue, or of a fork's Suggested, whose attempt is the first.
+    """
     origin = payload.get("origin") or {}
     if origin or payload.get("rolled_back"):
         yield RolledBack(

@@ -43,7 +43,7 @@ class Past:
         )
 
     def forked(self, *, reports: int) -> str:
-        """Add a fork of another trial, after so many of that trial's reports, and return the fork's id."""
+        """Add a fork and return its id. ``reports``: results of the other trial before the checkpoint."""
         origin = f.Origin(
             trial_id="other", attempt=1, number=1, keeper_id="host", position=0, reports=reports
         )

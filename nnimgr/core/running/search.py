@@ -217,7 +217,7 @@ def _finished(number: int, fact: f.TrialEnded, touched: Touched) -> m.TrialFinis
 
 
 def _continues(number: int, trial_id: str, attempt: int, origin: f.Origin | None) -> m.RolledBack:
-    """Return the message that an attempt begins at a checkpoint, or at the beginning."""
+    """Return the message that an attempt continues from a checkpoint, or starts from the beginning."""
     return m.RolledBack(
         number=number,
         trial_id=trial_id,
