@@ -78,7 +78,8 @@ class Number:
         codes = (x - self._low) / self._span
         if not self.bounded:
             return codes
-        return np.where((codes >= -1e-9) & (codes <= 1 + 1e-9), np.clip(codes, 0.0, 1.0), math.nan)
+        inside = np.minimum(np.maximum(codes, 0.0), 1.0)
+        return np.where((codes >= -1e-9) & (codes <= 1 + 1e-9), inside, math.nan)
 
     def decode(self, code: float) -> Any:
         """Return the parameter's value for a code. A code beyond a bound is decoded to that bound."""

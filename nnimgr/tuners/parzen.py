@@ -35,6 +35,7 @@ _TABLE = np.array(
         for n in range(-_REACH * _PER_UNIT, _REACH * _PER_UNIT + 1)
     ]
 )
+_RISES = np.diff(_TABLE)
 _GRID = np.linspace(-_REACH, _REACH, len(_TABLE))
 
 
@@ -45,16 +46,20 @@ class Axes:
         self.width = len(dimensions)
         self.numbers = [(at, each) for at, each in enumerate(dimensions) if isinstance(each, Number)]
         self.choices = [(at, each.size) for at, each in enumerate(dimensions) if isinstance(each, Categories)]
-        self.columns = np.array([at for at, _ in self.numbers], np.int64)
+        # Without choices, a slice: it selects the columns without a copy.
+        self.columns = np.array([at for at, _ in self.numbers], np.int64) if self.choices else slice(None)
+        self.lanes = np.arange(len(self.numbers))
         self.bounded = np.array([each.bounded for _, each in self.numbers], np.bool_)
+        self.all_bounded = bool(self.bounded.all())
+        self._prior = -float(sum(math.log(size) for _, size in self.choices))
 
     def even(self, codes: Floats) -> Floats:
         """Return the logarithm of the density with which the search space itself gives these codes; shape
         (n,).
         """
-        found = np.full(len(codes), -float(sum(math.log(size) for _, size in self.choices)))
-        if not self.bounded.all():
-            free = (codes[:, self.columns[~self.bounded]] - 0.5) / SPREAD
+        found = np.full(len(codes), self._prior)
+        if not self.all_bounded:
+            free = (codes[:, self.columns][:, ~self.bounded] - 0.5) / SPREAD
             found -= (0.5 * free * free + math.log(SPREAD) + _HALF_LOG_TAU).sum(axis=1)
         return found
 
@@ -113,12 +118,13 @@ class Mixture:
         prior = of == last
         found = np.empty((count, axes.width))
         chance = rng.random((count, axes.width))
-        if len(axes.columns):
-            padded = np.append(self.codes[:, axes.columns], np.full((1, len(axes.columns)), 0.5), axis=0)
-            widths = np.append(self.widths, np.full((1, len(axes.columns)), SPREAD), axis=0)
-            found[:, axes.columns] = _cut(padded[of], widths[of], chance[:, axes.columns], axes.bounded)
-            even = prior[:, None] & axes.bounded
-            found[:, axes.columns] = np.where(even, chance[:, axes.columns], found[:, axes.columns])
+        if axes.numbers:
+            one = (1, len(axes.numbers))
+            padded = np.concatenate([self.codes[:, axes.columns], np.full(one, 0.5)])
+            widths = np.concatenate([self.widths, np.full(one, SPREAD)])
+            chances = chance[:, axes.columns]
+            cut = _cut(padded[of], widths[of], chances, axes)
+            found[:, axes.columns] = np.where(prior[:, None] & axes.bounded, chances, cut)
             for at, number in axes.numbers:
                 if number.stepped:
                     found[:, at] = number.snapped(found[:, at])
@@ -149,13 +155,13 @@ class Mixture:
         axes = self.axes
         found = np.zeros((len(codes), len(self.codes)))
         # Handle one column at a time, because a product of matrices would use all cores.
-        for column, at in enumerate(axes.columns.tolist()):
+        for column, (at, _) in enumerate(axes.numbers):
             z = codes[:, at, None] - self.codes[:, at]
             z /= self.widths[:, column]
             z *= z
             found += z
         found *= -0.5
-        found += _log_factor(self.codes[:, axes.columns], self.widths, axes.bounded).sum(axis=1)
+        found += _log_factor(self.codes[:, axes.columns], self.widths, axes).sum(axis=1)
         for (at, size), spill in zip(axes.choices, self.spill, strict=True):
             hit, miss = math.log(1 - spill + spill / size), math.log(max(spill / size, _TINY))
             own = self.codes[:, at]
@@ -172,56 +178,68 @@ def _widths(axes: Axes, codes: Floats) -> tuple[Floats, Floats]:
     is a share of the range, which becomes smaller with more trials.
     """
     count = len(codes)
-    if not len(axes.columns):
-        return codes, np.empty((count, 0))
+    if not count or not axes.numbers:
+        return codes, np.empty((count, len(axes.numbers)))
     mu = codes[:, axes.columns]
     missing = np.isnan(mu)
-    if missing.any():
+    incomplete = bool(missing.any())
+    if incomplete:
         mu = np.where(missing, 0.5, mu)
         codes = codes.copy()
         codes[:, axes.columns] = mu
     order = mu.argsort(axis=0, kind="stable")
-    ranked = np.take_along_axis(mu, order, axis=0)
-    gaps = np.diff(ranked, axis=0, prepend=0.0, append=1.0)
-    if count > 1:
-        gaps[0], gaps[-1] = gaps[1], gaps[-2]
+    ranked = mu[order, axes.lanes]
+    gaps = np.empty((count + 1, len(axes.numbers)))
+    np.subtract(ranked[1:], ranked[:-1], out=gaps[1:-1])
+    gaps[0], gaps[-1] = (gaps[1], gaps[-2]) if count > 1 else (ranked[0], 1 - ranked[0])
     ways = np.empty_like(mu)
-    np.put_along_axis(ways, order, np.maximum(gaps[:-1], gaps[1:]), axis=0)
+    ways[order, axes.lanes] = np.maximum(gaps[:-1], gaps[1:])
     finest = max(_FINEST, 1 / (count + 2))
     for column, (_, number) in enumerate(axes.numbers):
         if number.stepped:
             ways[:, column] = np.maximum(ways[:, column], number.reaches(mu[:, column]))
-    widths = np.clip(ways, finest, 1.0)
-    return codes, np.where(missing, 1.0, widths)
+    widths = np.minimum(np.maximum(ways, finest), 1.0)
+    return codes, np.where(missing, 1.0, widths) if incomplete else widths
 
 
 def _cdf(z: Floats) -> Floats:
-    at = np.clip(z, -_REACH, _REACH)
+    at = np.minimum(np.maximum(z, -_REACH), _REACH)  # np.clip takes three times as long for few numbers
     at += _REACH
     at *= _PER_UNIT
-    whole = np.minimum(at.astype(np.int64), len(_TABLE) - 2)
+    whole = np.minimum(at.astype(np.int64), len(_RISES) - 1)
     at -= whole
-    low = _TABLE[whole]
-    found: Floats = low + at * (_TABLE[whole + 1] - low)
-    return found
+    at *= _RISES.take(whole)
+    at += _TABLE.take(whole)
+    return at
 
 
-def _log_factor(mu: Floats, widths: Floats, bounded: NDArray[np.bool_]) -> Floats:
+def _ends(mu: Floats, widths: Floats, axes: Axes) -> tuple[Floats, Floats]:
+    """Return which share of each normal distribution lies below its lower bound, and which below its upper
+    bound. Without bounds, these are 0 and 1.
+    """
+    z = np.empty((2, *mu.shape))
+    np.negative(mu, out=z[0])
+    np.subtract(1, mu, out=z[1])
+    z /= widths
+    low, high = _cdf(z)
+    if axes.all_bounded:
+        return low, high
+    return np.where(axes.bounded, low, 0.0), np.where(axes.bounded, high, 1.0)
+
+
+def _log_factor(mu: Floats, widths: Floats, axes: Axes) -> Floats:
     """Return the logarithm of the constant that normalises a number's factor.
 
     The constant takes account of the part of a bounded parameter's distribution that is cut off.
     """
-    inside = _cdf((1 - mu) / widths) - _cdf(-mu / widths)
-    if not bounded.all():
-        inside = np.where(bounded, inside, 1.0)
-    found: Floats = -np.log(widths * inside) - _HALF_LOG_TAU
+    low, high = _ends(mu, widths, axes)
+    found: Floats = -np.log(widths * (high - low)) - _HALF_LOG_TAU
     return found
 
 
-def _cut(mu: Floats, widths: Floats, chance: Floats, bounded: NDArray[np.bool_]) -> Floats:
+def _cut(mu: Floats, widths: Floats, chance: Floats, axes: Axes) -> Floats:
     """Draw from normal distributions. Those of bounded parameters are cut off at 0 and 1."""
-    low = np.where(bounded, _cdf(-mu / widths), 0.0)
-    high = np.where(bounded, _cdf((1 - mu) / widths), 1.0)
-    drawn = mu + widths * np.interp(low + chance * (high - low), _TABLE, _GRID)
-    found: Floats = np.where(bounded, np.clip(drawn, 0.0, 1.0), drawn)
-    return found
+    low, high = _ends(mu, widths, axes)
+    drawn: Floats = mu + widths * np.interp(low + chance * (high - low), _TABLE, _GRID)
+    inside = np.minimum(np.maximum(drawn, 0.0), 1.0)
+    return inside if axes.all_bounded else np.where(axes.bounded, inside, drawn)

@@ -141,6 +141,8 @@ class _Branch:
     def _encode(self, sets: Sequence[Mapping[str, Any]]) -> Floats:
         """Return the codes of parameter sets (see ``dimension``), shape (n, width)."""
         codes = np.empty((len(sets), self._axes.width))
+        if not sets:
+            return codes
         for at, (name, _) in enumerate(self._space.parameters):
             codes[:, at] = self._dimensions[at].encode([parameters.get(name) for parameters in sets])
         return codes
