@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.python.errors import Error
@@ -58,10 +58,11 @@ def frame_of(content: bytes, space: Mapping[str, Any]) -> pandas.DataFrame:
     return pd.DataFrame({_short(name, found): found[name] for name in names}, index=index)
 
 
-def table_of(content: bytes) -> pyarrow.Table:
+def table_of(read: Callable[[], bytes]) -> pyarrow.Table:
     """Return an Arrow IPC stream as a table, with columns named as in a data frame.
 
-    Raise Error if pyarrow is not installed.
+    ``read`` gets the stream from the server. It is called only if pyarrow is installed here: the server's
+    error, if it lacks pyarrow, too, would be harder to understand. Raise Error if pyarrow is not installed.
     """
     try:
         import pyarrow.ipc
@@ -72,7 +73,7 @@ def table_of(content: bytes) -> pyarrow.Table:
             f"to_arrow() needs pyarrow, which is not installed: {error}.",
             hint=f"Install it: {sys.executable} -m pip install pyarrow",
         ) from error
-    table = pyarrow.ipc.open_stream(content).read_all()
+    table = pyarrow.ipc.open_stream(read()).read_all()
     names = [name for name in table.column_names if name not in ("sequence", "id")]
     ordered = table.select(["sequence", "id", *sorted(names, key=_place)])
     return ordered.rename_columns(

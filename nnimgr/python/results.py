@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnimgr.python.connection import Connection
@@ -167,7 +167,7 @@ class Results:
         """
         from nnimgr.python.frames import table_of
 
-        return table_of(self._connection.read("trials", "export", format="arrow"))
+        return table_of(partial(self._connection.read, "trials", "export", format="arrow"))
 
     def get_best_result(self) -> Trial:
         """Return the best trial, as ``best`` does. Ray Tune has this name."""

@@ -264,7 +264,7 @@ def _member_over(state: ExperimentState, job: JobState, fact: f.MemberEnded | f.
 
 def _close(state: ExperimentState, job: JobState, trial: TrialState, r: f.Recorded) -> None:
     if not job.closed:
-        job.lost, job.ended_at = "never placed", r.at
+        job.lost, job.ended_at = "the trial ended first", r.at
     trial.closed_job, trial.job_id = job.id, None
     trial.frames = job.recorded
     if trial.running_since is not None:

@@ -51,7 +51,7 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]
 
 
 def test_a_table_has_a_row_for_each_trial(database: tuple[str, str]) -> None:
-    table = table_of(stream(Answers(), *database))
+    table = table_of(lambda: stream(Answers(), *database))
     assert table.column_names[:6] == ["number", "id", "x", "n", "c", "value"]
     assert {
         name: str(table.schema.field(name).type) for name in ("number", "x", "n", "c", "value", "started")
