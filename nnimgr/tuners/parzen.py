@@ -48,8 +48,8 @@ class Axes:
         self.choices = [(at, each.size) for at, each in enumerate(dimensions) if isinstance(each, Categories)]
         # Without choices, a slice: it selects the columns without a copy.
         self.columns = np.array([at for at, _ in self.numbers], np.int64) if self.choices else slice(None)
-        self.lanes = np.arange(len(self.numbers))
-        self.bounded = np.array([each.bounded for _, each in self.numbers], np.bool_)
+        self.rows = np.arange(len(self.numbers))[:, None]
+        self.bounded = np.array([[each.bounded] for _, each in self.numbers], np.bool_).reshape(-1, 1)
         self.all_bounded = bool(self.bounded.all())
         self._prior = -float(sum(math.log(size) for _, size in self.choices))
 
@@ -59,7 +59,7 @@ class Axes:
         """
         found = np.full(len(codes), self._prior)
         if not self.all_bounded:
-            free = (codes[:, self.columns][:, ~self.bounded] - 0.5) / SPREAD
+            free = (codes[:, self.columns][:, ~self.bounded[:, 0]] - 0.5) / SPREAD
             found -= (0.5 * free * free + math.log(SPREAD) + _HALF_LOG_TAU).sum(axis=1)
         return found
 
@@ -81,14 +81,15 @@ class Mixture:
     """Density that is a weighted sum of one kernel per row of ``codes``, shape (n, width), and of the search
     space's own density.
 
-    ``widths``: widths of the numbers' factors, shape (n, numbers). ``spill``: for each choice, the share of
-    the weight that a kernel spreads over all options.
+    ``factors``: the numbers' factors, shape (4, numbers, n + 1): their centres, their widths, and the shares
+    of them that lie below the bounds 0 and 1. The last ones belong to the search space's own density.
+    ``spill``: for each choice, the share of the weight that a kernel spreads over all options.
     """
 
     axes: Axes
     codes: Floats
     weights: Floats  # n + 1 weights with the sum 1
-    widths: Floats
+    factors: Floats
     spill: Floats  # one per choice
 
     @classmethod
@@ -104,8 +105,7 @@ class Mixture:
         count = len(codes)
         rest = [prior_weight / (count + 1) * size for _, size in axes.choices]
         spill = np.array([each / (1 + each) for each in rest])
-        codes, widths = _widths(axes, codes)
-        return cls(axes, codes, total, widths, spill)
+        return cls(axes, codes, total, _factors(axes, codes), spill)
 
     def draw(self, count: int, rng: np.random.Generator) -> Floats:
         """Draw ``count`` rows of codes from the density, shape (count, width).
@@ -119,12 +119,11 @@ class Mixture:
         found = np.empty((count, axes.width))
         chance = rng.random((count, axes.width))
         if axes.numbers:
-            one = (1, len(axes.numbers))
-            padded = np.concatenate([self.codes[:, axes.columns], np.full(one, 0.5)])
-            widths = np.concatenate([self.widths, np.full(one, SPREAD)])
-            chances = chance[:, axes.columns]
-            cut = _cut(padded[of], widths[of], chances, axes)
-            found[:, axes.columns] = np.where(prior[:, None] & axes.bounded, chances, cut)
+            chances = chance[:, axes.columns].T
+            centres, widths, low, high = self.factors[:, :, of]
+            drawn = centres + widths * np.interp(low + chances * (high - low), _TABLE, _GRID)
+            drawn = np.where(axes.bounded, np.minimum(np.maximum(drawn, 0.0), 1.0), drawn)
+            found[:, axes.columns] = np.where(prior & axes.bounded, chances, drawn).T
             for at, number in axes.numbers:
                 if number.stepped:
                     found[:, at] = number.snapped(found[:, at])
@@ -154,14 +153,15 @@ class Mixture:
         """
         axes = self.axes
         found = np.zeros((len(codes), len(self.codes)))
-        # Handle one column at a time, because a product of matrices would use all cores.
-        for column, (at, _) in enumerate(axes.numbers):
-            z = codes[:, at, None] - self.codes[:, at]
-            z /= self.widths[:, column]
+        centres, widths, low, high = self.factors[:, :, :-1]
+        # Handle one number at a time, because a product of matrices would use all cores.
+        for row, (at, _) in enumerate(axes.numbers):
+            z = codes[:, at, None] - centres[row]
+            z *= 1 / widths[row]
             z *= z
             found += z
         found *= -0.5
-        found += _log_factor(self.codes[:, axes.columns], self.widths, axes).sum(axis=1)
+        found -= (np.log(widths * (high - low)) + _HALF_LOG_TAU).sum(axis=0)
         for (at, size), spill in zip(axes.choices, self.spill, strict=True):
             hit, miss = math.log(1 - spill + spill / size), math.log(max(spill / size, _TINY))
             own = self.codes[:, at]
@@ -170,39 +170,55 @@ class Mixture:
         return found
 
 
-def _widths(axes: Axes, codes: Floats) -> tuple[Floats, Floats]:
-    """Return the codes with 0.5 for missing numbers, and the widths of the kernels for numbers.
+def _factors(axes: Axes, codes: Floats) -> Floats:
+    """Return the factors of the numbers (see ``Mixture``). The centre of a missing number is 0.5.
 
-    A kernel's width is the distance to the farther one of its two neighbours; a kernel at an end has one
-    neighbour (Bergstra 2011). If the parameter has steps, the width is at least half a step. The least width
-    is a share of the range, which becomes smaller with more trials.
+    The width is the distance to the farther one of the two neighbours; a kernel at an end has one neighbour
+    (Bergstra 2011). If the parameter has steps, the width is at least half a step. The least width is a share
+    of the range, which becomes smaller with more trials.
     """
     count = len(codes)
-    if not count or not axes.numbers:
-        return codes, np.empty((count, len(axes.numbers)))
-    mu = codes[:, axes.columns]
-    missing = np.isnan(mu)
-    incomplete = bool(missing.any())
-    if incomplete:
-        mu = np.where(missing, 0.5, mu)
-        codes = codes.copy()
-        codes[:, axes.columns] = mu
-    order = mu.argsort(axis=0, kind="stable")
-    ranked = mu[order, axes.lanes]
-    gaps = np.empty((count + 1, len(axes.numbers)))
-    np.subtract(ranked[1:], ranked[:-1], out=gaps[1:-1])
-    gaps[0], gaps[-1] = (gaps[1], gaps[-2]) if count > 1 else (ranked[0], 1 - ranked[0])
-    ways = np.empty_like(mu)
-    ways[order, axes.lanes] = np.maximum(gaps[:-1], gaps[1:])
-    finest = max(_FINEST, 1 / (count + 2))
-    for column, (_, number) in enumerate(axes.numbers):
+    found = np.empty((4, len(axes.numbers), count + 1))
+    centres, widths, ends = found[0], found[1], found[2:]
+    centres[:, :count] = codes[:, axes.columns].T
+    centres[:, count], widths[:, count] = 0.5, SPREAD
+    missing = np.isnan(centres)
+    centres[missing] = 0.5
+    if count and axes.numbers:
+        widths[:, :count] = _widths(axes, centres[:, :count])
+        widths[missing] = 1.0
+    np.negative(centres, out=ends[0])
+    np.subtract(1, centres, out=ends[1])
+    ends /= widths
+    ends[:] = _cdf(ends)
+    if not axes.all_bounded:
+        ends[0] = np.where(axes.bounded, ends[0], 0.0)
+        ends[1] = np.where(axes.bounded, ends[1], 1.0)
+    return found
+
+
+def _widths(axes: Axes, centres: Floats) -> Floats:
+    """Return the widths of kernels with these centres, shape (numbers, n)."""
+    count = centres.shape[1]
+    order = centres.argsort(axis=1, kind="stable")
+    ranked = centres[axes.rows, order]
+    gaps = np.empty((len(centres), count + 1))
+    np.subtract(ranked[:, 1:], ranked[:, :-1], out=gaps[:, 1:-1])
+    if count > 1:
+        gaps[:, 0], gaps[:, -1] = gaps[:, 1], gaps[:, -2]
+    else:
+        gaps[:, 0], gaps[:, -1] = ranked[:, 0], 1 - ranked[:, 0]
+    found = np.empty_like(centres)
+    found[axes.rows, order] = np.maximum(gaps[:, :-1], gaps[:, 1:])
+    for row, (_, number) in enumerate(axes.numbers):
         if number.stepped:
-            ways[:, column] = np.maximum(ways[:, column], number.reaches(mu[:, column]))
-    widths = np.minimum(np.maximum(ways, finest), 1.0)
-    return codes, np.where(missing, 1.0, widths) if incomplete else widths
+            found[row] = np.maximum(found[row], number.reaches(centres[row]))
+    widths: Floats = np.minimum(np.maximum(found, max(_FINEST, 1 / (count + 2))), 1.0)
+    return widths
 
 
 def _cdf(z: Floats) -> Floats:
+    """Return the standard normal distribution function of each number."""
     at = np.minimum(np.maximum(z, -_REACH), _REACH)  # np.clip takes three times as long for few numbers
     at += _REACH
     at *= _PER_UNIT
@@ -211,35 +227,3 @@ def _cdf(z: Floats) -> Floats:
     at *= _RISES.take(whole)
     at += _TABLE.take(whole)
     return at
-
-
-def _ends(mu: Floats, widths: Floats, axes: Axes) -> tuple[Floats, Floats]:
-    """Return which share of each normal distribution lies below its lower bound, and which below its upper
-    bound. Without bounds, these are 0 and 1.
-    """
-    z = np.empty((2, *mu.shape))
-    np.negative(mu, out=z[0])
-    np.subtract(1, mu, out=z[1])
-    z /= widths
-    low, high = _cdf(z)
-    if axes.all_bounded:
-        return low, high
-    return np.where(axes.bounded, low, 0.0), np.where(axes.bounded, high, 1.0)
-
-
-def _log_factor(mu: Floats, widths: Floats, axes: Axes) -> Floats:
-    """Return the logarithm of the constant that normalises a number's factor.
-
-    The constant takes account of the part of a bounded parameter's distribution that is cut off.
-    """
-    low, high = _ends(mu, widths, axes)
-    found: Floats = -np.log(widths * (high - low)) - _HALF_LOG_TAU
-    return found
-
-
-def _cut(mu: Floats, widths: Floats, chance: Floats, axes: Axes) -> Floats:
-    """Draw from normal distributions. Those of bounded parameters are cut off at 0 and 1."""
-    low, high = _ends(mu, widths, axes)
-    drawn: Floats = mu + widths * np.interp(low + chance * (high - low), _TABLE, _GRID)
-    inside = np.minimum(np.maximum(drawn, 0.0), 1.0)
-    return inside if axes.all_bounded else np.where(axes.bounded, inside, drawn)

@@ -1,7 +1,8 @@
 """TPE, the tree-structured Parzen estimator (Bergstra, Bardenet, Bengio and Kégl, NeurIPS 2011).
 
-The model is in ``tpe_model``. It is imported only when there are results to learn from, because it needs
-numpy, which takes longer to load than everything else here.
+The model is in ``tpe_model``, which needs numpy. That takes longer to load than everything else here, so it
+is loaded in another thread when the first result comes: neither the start of an experiment nor the first
+suggestion of the model waits for it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnimgr import search_space as spaces
 from nnimgr.libraries import need
+from nnimgr.tuners.early import import_early
 from nnimgr.tuners.learning import LearningTuner
 from nnimgr.tuners.tpe_arguments import TpeArguments
 
@@ -55,7 +57,9 @@ class TpeTuner(LearningTuner):
             self._model.close(parameter_id)
 
     def learned(self, parameters: Any, loss: float) -> None:
-        if self._model is not None:
+        if self._model is None:
+            import_early("nnimgr.tuners.tpe_model")
+        else:
             self._model.learn(parameters, loss)
 
     def _modelled(self) -> Model:
