@@ -223,6 +223,11 @@ class Assessor(Recoverable):
     process, in the order of the ends. An assessor with ``replayable = True`` gets all earlier calls again
     instead, in the order of the reports and ends, for algorithms that depend on the order of trials.
 
+    ``trial_rolled_back(trial_job_id, reports)`` is called if a trial continues from a checkpoint, or starts
+    again, and the assessor has seen more than ``reports`` of its values. Only the first ``reports`` values
+    still count. The trial reports the others again, so the next history is shorter. An assessor needs this
+    method only if it keeps anything about running trials.
+
     ``why(trial_job_id)`` is called after each Bad. It returns one sentence, or a mapping with the sentence as
     ``reason`` and optionally ``rung`` (the step at which trials are compared) and ``better`` (ids of a few
     trials that were better than this one).

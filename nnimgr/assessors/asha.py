@@ -4,7 +4,7 @@ not among the best.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from typing import ClassVar
 
 from nnimgr.assessors.judging import JudgingAssessor, Seen, Why
@@ -48,11 +48,27 @@ class ASHAAssessor(JudgingAssessor):
             if self._end is not None and rung >= self._end:
                 return None
             self._next[trial_job_id] = rung * self._eta
-            loss = next((loss for loss in reversed(seen.losses[:rung]) if loss is not None), None)
+            loss = _at(rung, seen)
             why = None if loss is None else self._enter(rung, loss, trial_job_id)
             if why is not None:
                 return why
         return None
+
+    def forget(self, trial_job_id: str, seen: Seen, count: int) -> None:
+        """Remove the trial from the rungs that it has not reached any more."""
+        rung = self._first
+        while rung <= count:
+            rung *= self._eta
+        reached, self._next[trial_job_id] = self._next.get(trial_job_id, rung), rung
+        while rung < reached:
+            loss = _at(rung, seen)
+            if loss is not None:
+                entries = self._rungs[rung]
+                at = bisect_left(entries, (loss,))
+                while entries[at][2] != trial_job_id:
+                    at += 1
+                del entries[at]
+            rung *= self._eta
 
     def learn(self, trial_job_id: str, seen: Seen, success: bool) -> None:
         self._next.pop(trial_job_id, None)
@@ -74,3 +90,8 @@ class ASHAAssessor(JudgingAssessor):
             rung,
             better,
         )
+
+
+def _at(rung: int, seen: Seen) -> float | None:
+    """Return the trial's loss at a rung; None if it had reported no number until then."""
+    return next((loss for loss in reversed(seen.losses[:rung]) if loss is not None), None)

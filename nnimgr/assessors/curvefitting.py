@@ -31,7 +31,7 @@ class CurvefittingAssessor(JudgingAssessor):
         super().__init__(optimize_mode)
         need("the assessor Curvefitting", "scipy")
         self.target_pos, self.start_step, self._threshold, self._gap = epoch_num, start_step, threshold, gap
-        self._judged: dict[str, int] = {}  # running trial -> number of reports when it was last judged
+        self._judged: dict[str, list[int]] = {}  # running trial -> numbers of reports when it was judged
         self._best = math.inf
         self._best_id = ""
 
@@ -39,9 +39,10 @@ class CurvefittingAssessor(JudgingAssessor):
         step = seen.step
         if self._best == math.inf or not self.start_step <= step < self.target_pos:
             return None
-        if step - self._judged.get(trial_job_id, -self._gap) < self._gap:
+        judged = self._judged.setdefault(trial_job_id, [])
+        if judged and step - judged[-1] < self._gap:
             return None
-        self._judged[trial_job_id] = step
+        judged.append(step)
         from nnimgr.assessors.curves import extrapolated  # loads scipy
 
         expected = extrapolated(seen.losses, self.target_pos)
@@ -53,6 +54,9 @@ class CurvefittingAssessor(JudgingAssessor):
             f"{self.worse} {self.shown(limit)}; {self._best_id} has reached {self.shown(self._best)}",
             better=(self._best_id,),
         )
+
+    def forget(self, trial_job_id: str, seen: Seen, count: int) -> None:
+        self._judged[trial_job_id] = [step for step in self._judged.get(trial_job_id, ()) if step <= count]
 
     def learn(self, trial_job_id: str, seen: Seen, success: bool) -> None:
         self._judged.pop(trial_job_id, None)

@@ -53,11 +53,17 @@ class Seen:
             if loss is not None and loss < self.best:
                 self.best = loss
 
+    def cut(self, count: int) -> None:
+        """Forget all reports but the first ``count``."""
+        del self.losses[count:]
+        self.best = min((loss for loss in self.losses if loss is not None), default=math.inf)
+
 
 class JudgingAssessor(Assessor):
     """Base of the built-in assessors.
 
-    Subclasses override ``judge``, and ``learn`` if they use reports of other trials.
+    Subclasses override ``judge``, ``learn`` if they use reports of other trials, and ``forget`` if they keep
+    anything about running trials.
     """
 
     def __init__(self, optimize_mode: str) -> None:
@@ -74,6 +80,11 @@ class JudgingAssessor(Assessor):
 
     def learn(self, trial_job_id: str, seen: Seen, success: bool) -> None:
         """Called with the reports of a trial that has ended. Subclasses may learn from them."""
+
+    def forget(self, trial_job_id: str, seen: Seen, count: int) -> None:
+        """Called before ``seen`` is cut to the first ``count`` reports, since the trial makes the others
+        again.
+        """
 
     def shown(self, loss: float) -> str:
         """Convert a loss back to the reported number, as short text."""
@@ -94,6 +105,13 @@ class JudgingAssessor(Assessor):
             return AssessResult.Good
         self._verdicts[trial_job_id] = why
         return AssessResult.Bad
+
+    def trial_rolled_back(self, trial_job_id: str, reports: int) -> None:
+        """Forget what the trial has reported after its first ``reports`` reports."""
+        seen = self._running.get(trial_job_id)
+        if seen is not None and seen.step > reports:
+            self.forget(trial_job_id, seen, reports)
+            seen.cut(reports)
 
     def why(self, trial_job_id: str) -> Mapping[str, Any]:
         """Return the reason why this trial was judged as bad, as a mapping with ``reason``, ``rung`` and

@@ -63,8 +63,16 @@ class PatientAssessor(JudgingAssessor):
             return None
         return Why(f"no improvement over {self.shown(best)} (step {at}) in {seen.step - at} reports")
 
+    def forget(self, trial_job_id: str, seen: Seen, count: int) -> None:
+        self._marks.pop(trial_job_id, None)
+
     def learn(self, trial_job_id: str, seen: Seen, success: bool) -> None:
         self._marks.pop(trial_job_id, None)
+
+    def trial_rolled_back(self, trial_job_id: str, reports: int) -> None:
+        super().trial_rolled_back(trial_job_id, reports)
+        if self._wrapped is not None:
+            self._wrapped.trial_rolled_back(trial_job_id, reports)
 
     def trial_end(self, trial_job_id: str, success: bool) -> None:
         super().trial_end(trial_job_id, success)

@@ -203,6 +203,8 @@ def _status_fields(client: Client, profile: Mapping[str, Any]) -> list[tuple[str
     if profile["bestTrial"] is None:
         yet = "" if profile["status"] in ENDED else " yet"
         fields.append(("Best", f"no trial has a usable result{yet}"))
+        if profile.get("withoutResult"):
+            fields.append(("", f"see why: nnictl trial ls {profile['id']}"))
     else:
         fields.append(("Best", best_with_time(client, profile)))
         fields.append(("", printable(parameters_text(profile["bestTrial"]["parameters"]))))

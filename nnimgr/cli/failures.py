@@ -88,21 +88,22 @@ def reason_lines(trials: Sequence[Mapping[str, Any]], experiment_id: str) -> lis
             each = "each " if len(found) > 1 and reason.startswith(_ABOUT_ONE) else ""
             lines.append(f"{status}, {_numbers(found)}: {each}{reason}")
         if rest := [trial for _, found in groups[_MOST_REASONS:] for trial in found]:
-            lines.append(f"{status}, {len(rest)} more: {_numbers(rest)}")
+            lines.append(f"{status} for other reasons: {_numbers(rest)}")
             lines.append(f"  See why: nnictl trial show {experiment_id} -T {rest[0]['sequence']}")
     return lines
 
 
 def _numbers(trials: Sequence[Mapping[str, Any]]) -> str:
-    """Return the numbers of trials: "trial no. 4", or "trials no. 1, 7 and 9".
+    """Return the numbers of trials: "trial no. 4", "trials no. 1, 7 and 9", or "40 trials, the last ones no.
+    32, 33 and 39".
 
     ``trials``: the newest first. If there are many, the newest ones are named.
     """
-    named = [str(trial["sequence"]) for trial in reversed(trials[:_MOST_NAMED])]
-    if len(trials) == 1:
-        return f"trial no. {named[0]}"
-    last = f"{len(trials) - _MOST_NAMED} more" if len(trials) > _MOST_NAMED else named.pop()
-    return f"trials no. {', '.join(named)} and {last}"
+    *named, last = (str(trial["sequence"]) for trial in reversed(trials[:_MOST_NAMED]))
+    if not named:
+        return f"trial no. {last}"
+    several = "trials" if len(trials) <= _MOST_NAMED else f"{len(trials)} trials, the last ones"
+    return f"{several} no. {', '.join(named)} and {last}"
 
 
 def _cause(trial: Mapping[str, Any]) -> str:

@@ -45,7 +45,8 @@ def after_update(profile: Mapping[str, Any], title: str) -> str | None:
         when = "when none of them runs any more" if slots == 1 else f"when fewer than {slots} of them run"
         return f"{running} trials run, and all of them continue. The next trial starts {when}."
     if profile["status"] == "DRAINING":
-        rest = f" {running} trial{' continues' if running == 1 else 's continue'} to the end." if running else ""
+        continues = "trial continues" if running == 1 else "trials continue"
+        rest = f" {running} {continues} to the end." if running else ""
         return f"No more trials are created: {profile['reason']}.{rest}"
     if profile["status"] in ("STOPPED", "ERROR"):
         return f"The change takes effect when the experiment is resumed: nnictl resume {profile['id']}"

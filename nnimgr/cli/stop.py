@@ -32,6 +32,7 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
     meant = _meant(home, args, terminal)
     if not meant:
         terminal.info("There is no experiment running.")
+        _name_detached(home, terminal)
     for entry in meant:
         if _is_at_rest(entry):
             results.append({"id": entry.id, "stillRunning": []})
@@ -81,6 +82,18 @@ def _say_about_trials(
             f"These trials may still run on machines that do not answer: {still}. They end when the machines "
             f"answer again while a server runs. See: nnictl trial ls {entry.id}"
         )
+
+
+def _name_detached(home: Home, terminal: Terminal) -> None:
+    """Name the stopped experiments with trials that still run here, for example after ``--detach``."""
+    from nnimgr.store.overview import stored_live_trials
+
+    for entry in entries_of(home).values():
+        if entry.status == "STOPPED" and stored_live_trials(entry.directory):
+            terminal.warn(
+                f"Trials of experiment {entry.id} may still run, though it is stopped. "
+                f"To stop them: nnictl stop {entry.id}"
+            )
 
 
 def _is_at_rest(entry: IndexEntry) -> bool:

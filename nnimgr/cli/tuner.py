@@ -49,7 +49,8 @@ def replace(args: argparse.Namespace, terminal: Terminal) -> int:
         plain = [problem.plain() for problem in problems]
         mend = f"Correct {args.filename}, then repeat: {{command}}" if problems else error.mend
         raise ClientError(*lines, "Update tuner failed!", problems=plain, mend=mend) from error
-    terminal.info("The tuner is replaced." if terminal.for_people else "Update tuner success!")
+    if not terminal.for_people:
+        terminal.info("Update tuner success!")
     terminal.info(_sentence(before, after, imported=imported_results(entry.directory)))
     if terminal.as_json:
         terminal.json(

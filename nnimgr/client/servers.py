@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from nnimgr.client.calls import Client
 
-__all__ = ["DEFAULT_PORT", "ServerStart", "answering", "connect", "has_left", "port_to_read"]
+__all__ = ["DEFAULT_PORT", "ServerStart", "answering", "connect", "has_left", "usable_port"]
 
 DEFAULT_PORT = 8080
 SERVER = (sys.executable, "-P", "-m", "nnimgr.server.main")
@@ -37,7 +37,7 @@ _EXIT_S = 10.0  # longest wait for a server to exit that is not needed any more
 _SOCKET_S = 0.5  # seconds between a server's lock and its listening socket, at most
 _SOCKET_LOOK_S = 0.01
 _PORT_S = 0.5  # seconds between the lock and the port that a server releases when it exits, at most
-_NEEDED = "nnictl asks a server about experiments. None of yours runs on this port, so it has to start one."
+_NEEDED = "This command needs a server of yours. None runs on this port, so nnictl tried to start one."
 _MOST_STARTS = 3
 _LOG_LINES = 20
 _MOST_LOG_BYTES = 10 << 20
@@ -242,8 +242,8 @@ def connect(
         raise ClientError(str(error)) from error
 
 
-def port_to_read(home: Home, port: int) -> int:
-    """Return a port for a server that only reads: ``port``, or another one if a stranger has this port."""
+def usable_port(home: Home, port: int) -> int:
+    """Return a port for a server that may have any port: ``port``, unless a stranger has it."""
     if home.server_running(port) is not None or _trouble_of(port) is None:
         return port
     return next((server.port for server in home.servers()), None) or _free_port(port)

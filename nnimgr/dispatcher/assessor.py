@@ -234,7 +234,17 @@ class AssessorHost:
         if reports is None and message.reports:
             reports = self._running[message.trial_id] = _Reports(message.attempt)
         if reports is not None:
+            assessed = reports.assessed
             reports.continue_as(message.attempt, position=message.position, count=message.reports)
+            self._discard(message.trial_id, assessed, message.reports)
+
+    def _discard(self, trial_id: str, assessed: int, kept: int) -> None:
+        """Tell the assessor that of the ``assessed`` results that it has seen, only the first ``kept``
+        still count.
+        """
+        hook = getattr(self._assessor, "trial_rolled_back", None)
+        if assessed > kept and hook is not None:
+            self._calls.report("trial_rolled_back", lambda: hook(trial_id, kept), trial_id=trial_id)
 
     def _continue(self, message: RolledBack) -> None:
         """Let a trial continue that had not reported anything since it was rolled back, or forked."""
@@ -253,7 +263,9 @@ class AssessorHost:
             return
         reports = self._running.get(trial_id)
         if reports is None or reports.attempt < attempt:
+            assessed = 0 if reports is None else reports.assessed
             reports = self._running[trial_id] = _Reports(attempt)
+            self._discard(trial_id, assessed, 0)
         elif reports.attempt > attempt:
             return
         value = self._read(text)

@@ -357,7 +357,11 @@ def fault_of_result(state: ExperimentState, trial: TrialState) -> str | None:
                 f"no usable result: {shown} is not a number. Name the metric to optimize: "
                 f'{mode}="{numbers[0]}" in Python, objectives: {{{numbers[0]}: {mode}}} in exp.yml'
             )
-        return f'no usable result: {shown} has no number under "{DEFAULT}"; put the one to optimize there'
+        example = json.dumps(value[numbers[0]]) if numbers else "0.9"
+        return (
+            f'no usable result: {shown} has no number under the key "{DEFAULT}"; '
+            f'report {{"{DEFAULT}": {example}}}, or the number alone'
+        )
     return f"no usable result: {shown} is not a number; {remedy}"
 
 

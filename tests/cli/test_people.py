@@ -136,8 +136,8 @@ def test_no_trial_that_has_failed_is_passed_over(server: FakeServer) -> None:
     lines = in_a_terminal("trial", "ls", "abc").lines
     assert lines[-14:-10] == [
         "SUCCEEDED, trial no. 40: no result: never called",
-        "FAILED, trials no. 32, 33, 34, 35, 36, 37, 38, 39 and 21 more: exited with code",
-        "  1: 11",
+        "FAILED, 29 trials, the last ones no. 32, 33, 34, 35, 36, 37, 38 and 39: exited",
+        "  with code 1: 11",
         "  See: nnictl log trial abc -T 39 --file stderr",
     ]
     assert lines[-3:] == [

@@ -87,6 +87,20 @@ def test_a_server_that_is_started_for_a_stopped_experiment_only_reads(
     assert started == [(server.port, only_reads)]
 
 
+def test_a_server_that_is_started_to_stop_an_experiment_may_have_any_port(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect(home: Home, port: int, *, only_reads: bool) -> Client:
+        return Client(f"http://127.0.0.1:{port}", path=Path("socket"), token="")
+
+    FakeServer(home).add("abc")
+    monkeypatch.setattr(selection, "connect", connect)
+    monkeypatch.setattr(selection, "usable_port", lambda home, port: port + 1)
+    entry = Index(home).entries()["abc"]
+    ports = [selection.client_of(home, entry, to_stop=to_stop).port for to_stop in (False, True)]
+    assert ports[1] == ports[0] + 1
+
+
 def test_every_verb_takes_a_name(server: FakeServer) -> None:
     server.add("abcdef", status="STOPPED")
     for words in (["experiment", "tag", "abc", "x"], ["experiment", "archive", "abc"], ["resume", "abc"]):
@@ -157,7 +171,7 @@ async def test_a_stopped_experiment_that_no_id_has_chosen_is_named_to_people(
     server: FakeServer, tmp_path: Path
 ) -> None:
     await add_ended(server, "bad", tmp_path, "failures")
-    told = "INFO: No experiment is running; this is the newest that no user has stopped: a name (bad)."
+    told = "INFO: No experiment is running. This is about the newest that ended by itself: a name (bad)."
     for words, is_told in ((("trial", "ls"), True), (("trial", "ls", "bad"), False)):
         seen = await asyncio.to_thread(in_a_terminal, *words, columns=120)
         assert (seen.code, told in seen.lines) == (0, is_told)
@@ -170,7 +184,7 @@ def test_help_says_which_experiment_is_chosen_without_an_id(capsys: pytest.Captu
     readers = (["trial", "ls"], ["experiment", "show"], ["experiment", "save"])
     changers = (["update", "trialnum"], ["trial", "add"], ["machine", "ls"], ["stop"])
     for verbs, rule in (
-        (readers, "the newest that no user has stopped"),
+        (readers, "the newest that ended by itself"),
         (changers, "the only one that is not stopped"),
     ):
         for words in verbs:

@@ -159,6 +159,19 @@ def test_stopping_all_of_nothing_is_done(server: FakeServer, capsys: pytest.Capt
     assert capsys.readouterr().out == "INFO: There is no experiment running.\n"
 
 
+@pytest.mark.parametrize(("arguments", "told"), [([], False), (["--all"], True)])
+def test_stopping_all_names_detached_trials(
+    server: FakeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], told: bool
+) -> None:
+    for experiment_id, trial in (("abc", "RUNNING"), ("def", "SUCCEEDED")):
+        server.add(experiment_id, status="STOPPED")
+        folder(tmp_path, experiment_id, trial=trial)
+        Index(server.home).update(experiment_id, log_dir=str(tmp_path))
+    main(["stop", *arguments])
+    sentence = "Trials of experiment abc may still run, though it is stopped. To stop them: nnictl stop abc"
+    assert (capsys.readouterr().err == f"WARNING: {sentence}\n") is told
+
+
 def test_what_a_stop_waits_for_is_told(server: FakeServer, told: Told) -> None:
     server.add("abc", now="1 trial ends")
     server.hold["POST", "experiments/abc/stop"] = told.event("1 trial ends.")

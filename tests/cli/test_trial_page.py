@@ -190,7 +190,7 @@ def test_a_list_says_why_trials_were_stopped_early_or_wait(server: FakeServer) -
         "EARLY_STOPPED, trial no. 5: bad at report 5",
         "EARLY_STOPPED, trial no. 4: bad at report 4",
         "EARLY_STOPPED, trial no. 3: bad at report 3",
-        "EARLY_STOPPED, 3 more: trials no. 0, 1 and 2",
+        "EARLY_STOPPED for other reasons: trials no. 0, 1 and 2",
         "  See why: nnictl trial show abc -T 2",
         "WAITING, trials no. 8 and 9: each is being started",
         "WAITING, trials no. 6 and 7: no free GPU",

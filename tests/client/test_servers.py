@@ -15,7 +15,7 @@ import pytest
 
 from nnimgr.client.calls import ServerGone
 from nnimgr.client.errors import ClientError
-from nnimgr.client.servers import ServerStart, connect, port_to_read
+from nnimgr.client.servers import ServerStart, connect, usable_port
 from nnimgr.home import Home
 from tests.cli.fake import FakeExperiment, FakeServer, Told, trial
 from tests.trial_keeper.harness import DEADLINE_S
@@ -202,8 +202,8 @@ def test_a_port_that_something_else_has(home: Home, port: int) -> None:
         other.listen()
         with pytest.raises(ClientError, match=f"Port {port} is not idle") as caught:
             connect(home, port)
-        assert caught.value.lines[1].startswith("nnictl asks a server about experiments.")
-        assert port_to_read(home, port) != port
+        assert caught.value.lines[1].startswith("This command needs a server of yours.")
+        assert usable_port(home, port) != port
         with pytest.raises(ClientError, match=f"Port {port} is not idle"), ServerStart(home, port) as start:
             start.client()
 
@@ -214,7 +214,7 @@ def test_a_port_that_its_last_server_has_not_freed_yet(
     other = socket.socket()
     other.bind(("127.0.0.1", port))
     other.listen()
-    assert port_to_read(home, port) > port
+    assert usable_port(home, port) > port
     monkeypatch.setattr("nnimgr.client.servers.time.sleep", lambda seconds: other.close())
     with ServerStart(home, port, program=program(GOOD)) as start:
         assert start.client().port == port

@@ -80,6 +80,69 @@ async def test_a_trial_that_continues_from_a_checkpoint_has_one_history(host: Ho
     assert await lines(assessor) == ["assess a [1, 2, 3]", "assess a [1, 2, 'bad']"]
 
 
+async def test_an_assessor_may_hear_which_results_no_longer_count(host: Host) -> None:
+    hears = (
+        PRINTER
+        + """
+        def trial_rolled_back(self, trial_job_id, reports):
+            print("back", trial_job_id, reports)
+"""
+    )
+    assessor = await host("assessor", code=hears)
+    assessor.send(metrics(("a", 0, 1), ("a", 1, 2), ("b", 0, 1)))
+    assessor.send(m.RolledBack(number=9, trial_id="a", attempt=2, position=1, reports=1))
+    assessor.send(m.RolledBack(number=10, trial_id="a", attempt=3, position=1, reports=1))  # nothing is lost
+    assessor.send(metrics(("a", 1, 3), attempt=3))
+    assessor.send(ended("z"))
+    assessor.send(metrics(("b", 0, 4), attempt=2))  # nobody has said that its trial starts again
+    assessor.send(ended("z"))
+    assert await lines(assessor) == [
+        "assess a [1, 2]",
+        "assess b [1]",
+        "back a 1",
+        "assess a [1, 3]",
+        "back b 0",
+        "assess b [4]",
+    ]
+
+
+async def test_a_replay_has_what_no_longer_counts_forgotten(host: Host, make_past: MakePast) -> None:
+    hears = (
+        PRINTER
+        + """
+        replayable = True
+        def trial_rolled_back(self, trial_job_id, reports):
+            print("back", reports)
+"""
+    )
+    past = make_past()
+    trial = past.suggested(1, {})
+    past.reported(trial, 1, 2)
+    past.continued(trial, 2, 0)
+    past.reported(trial, 3, attempt=2)
+    assessor = await host("assessor", past=past, code=hears)
+    await assessor.expect(m.Ready)
+    assert await lines(assessor) == [
+        f"assess {trial} [1]",
+        f"assess {trial} [1, 2]",
+        "back 0",
+        f"assess {trial} [3]",
+    ]
+
+
+async def test_medianstop_judges_a_trial_that_starts_again_by_its_new_results(host: Host) -> None:
+    assessor = await host("assessor", class_args={"optimize_mode": "maximize"})
+    assessor.send(metrics(("a", 0, 0.1), ("a", 1, 0.2), ("b", 0, 1.0), ("b", 1, 2.0), ("b", 2, 3.0)))
+    assessor.send(m.RolledBack(number=9, trial_id="a", attempt=2, position=0, reports=0))
+    assessor.send(ended("b"))
+    assessor.send(metrics(("a", 0, 1.0), attempt=2))
+    assessor.send(ended("z"))
+    assessor.send(metrics(("a", 1, 0.5), ("a", 2, 0.5), attempt=2))
+    judged = await assessor.expect(m.Judged)
+    assert (judged.attempt, judged.report) == (2, 3)
+    assert len(assessor.of_kind(m.Judged)) == 1
+
+
 async def test_the_first_result_of_a_leg_stands_in_for_results_that_its_trial_lacks(host: Host) -> None:
     assessor = await host("assessor", code=PRINTER)
     assessor.send(metrics(("a", 0, 1)))

@@ -64,7 +64,8 @@ def test_an_exit_decides_the_status(code: int | None, signal: int | None, status
         (
             "true",
             '{"loss": 0.2}',
-            'no usable result: {"loss": 0.2} has no number under "default"; put the one to optimize there',
+            'no usable result: {"loss": 0.2} has no number under the key "default"; '
+            'report {"default": 0.2}, or the number alone',
         ),
         (
             "python3 -m nni.run train.py:train",

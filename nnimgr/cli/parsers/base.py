@@ -36,7 +36,7 @@ _NNIS_ALONE = {
 }
 
 
-DEFAULT_EXPERIMENT = "default: the one that runs; if none runs, the newest that no user has stopped"
+DEFAULT_EXPERIMENT = "default: the one that runs; if none runs, the newest that ended by itself"
 DEFAULT_TO_CHANGE = "default: the one that runs; if none runs, the only one that is not stopped"
 _PROGRAM = "nnictl"
 # Beginnings of messages of argparse. It reports a missing argument before an option that does not exist.

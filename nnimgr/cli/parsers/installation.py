@@ -121,7 +121,7 @@ def _algo(group: Verbs[Parser]) -> None:
         "algo:register",
         "register tuners, assessors and schedulers",
         aliases=("reg",),
-        examples=("nnictl algo register --meta my_tuner.yml",),
+        examples=("nnictl algo register --meta_path my_tuner.yml",),
     )
     register.add_argument(
         "-m",

@@ -44,8 +44,11 @@ class Lookup:
                 raise RequestRefused(f"experiment {experiment_id} is only viewed: it cannot be changed")
             if experiment_id in self._catalog:
                 status = self._catalog[experiment_id].status
-                ended = status in (E.STOPPED, E.DONE, E.ERROR)
-                state = f"{status}, and no server has it open" if ended else "not open on this server"
+                state = "not open on this server"
+                if status is E.STOPPED:
+                    state = status
+                elif status in (E.DONE, E.ERROR):
+                    state = f"{status}, and the server that ran it has ended"
                 raise RequestRefused(f"experiment {experiment_id} is {state}: resume it first")
             raise UnknownExperiment(experiment_id)
         if held.runner is None:
