@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ _EXPLAINED = ("EARLY_STOPPED", "WAITING", "PAUSED", "UNKNOWN")
 _MOST_REASONS = 3  # largest number of reasons to show for each of these statuses
 _ABOUT_ONE = ("is ", "waits ")  # beginnings of reasons that speak of one trial
 _MOST_CAUSES, _MOST_NAMED = 10, 8  # largest number of causes, and of trials for each cause, to show
+_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?", re.IGNORECASE)
 
 
 def last_failure(client: Client, profile: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -48,20 +50,25 @@ def cause_lines(trials: Sequence[Mapping[str, Any]], experiment_id: str) -> list
 
     The newest trials come first. The line about the latest failed trial is followed by the command that
     prints this trial's output. If no trial has failed, it is the latest trial without a usable result.
+    Messages that differ only in numbers, such as the trial's parameters, are one cause.
     """
     by_cause: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for trial in reversed(trials):
         if trial["status"] == "FAILED" or trial.get("noResult"):
-            by_cause.setdefault((f"{trial['status']}{_cause(trial)}", trial["reason"]), []).append(trial)
+            how, _, message = trial["reason"].partition(": ")
+            kind = f"{how}: {_NUMBER.sub('0', message)}"
+            by_cause.setdefault((f"{trial['status']}{_cause(trial)}", kind), []).append(trial)
     causes = list(by_cause.items())
     explained = next((at for at, (_, found) in enumerate(causes) if found[0]["status"] == "FAILED"), 0)
     lines: list[str] = []
     hidden: list[Mapping[str, Any]] = []
-    for at, ((status, reason), found) in enumerate(causes):
+    for at, ((status, _), found) in enumerate(causes):
         if at >= _MOST_CAUSES and at != explained:
             hidden += found
             continue
-        lines.append(f"{status}, {_numbers(found)}: {reason}")
+        reasons = {trial["reason"] for trial in found}
+        others = "" if len(reasons) == 1 else f" (no. {found[0]['sequence']}; the others have other numbers)"
+        lines.append(f"{status}, {_numbers(found)}: {found[0]['reason']}{others}")
         if at == explained and has_output(found[0]):
             failed = found[0]["status"] == "FAILED"
             lines.append(f"  See: {_output_command(found[0], experiment_id, failed=failed)}")

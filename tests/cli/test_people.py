@@ -128,20 +128,35 @@ def test_failures_are_listed_by_cause(server: FakeServer) -> None:
     ]
 
 
+def test_failures_that_differ_in_numbers_are_one_cause(server: FakeServer) -> None:
+    server.add("abc").trials = [
+        trial("ta", 0, status="FAILED", reason="exited with code 1: ValueError: bad lr 1.5e-3"),
+        trial("tb", 1, status="FAILED", reason="exited with code 2: ValueError: bad lr 0.2"),
+        trial("tc", 2, status="FAILED", reason="exited with code 1: ValueError: bad lr -7"),
+    ]
+    assert in_a_terminal("trial", "ls", "abc").lines[-4:] == [
+        "FAILED, trials no. 0 and 2: exited with code 1: ValueError: bad lr -7 (no. 2;",
+        "  the others have other numbers)",
+        "  See: nnictl log trial abc -T 2 --file stderr",
+        "FAILED, trial no. 1: exited with code 2: ValueError: bad lr 0.2",
+    ]
+
+
 def test_no_trial_that_has_failed_is_passed_over(server: FakeServer) -> None:
     reason = "exited with code 1: "
-    failed = [trial(f"f{no}", no, status="FAILED", reason=f"{reason}{min(no, 11)}") for no in range(40)]
+    reasons = [f"{reason}{'abcdefghijkl'[min(no, 11)]}" for no in range(40)]
+    failed = [trial(f"f{no}", no, status="FAILED", reason=why) for no, why in enumerate(reasons)]
     wrong = trial("w", 40, noResult=True, reason="no result: never called")
     server.add("abc").trials = [*failed, wrong]
     lines = in_a_terminal("trial", "ls", "abc").lines
     assert lines[-14:-10] == [
         "SUCCEEDED, trial no. 40: no result: never called",
         "FAILED, 29 trials, the last ones no. 32, 33, 34, 35, 36, 37, 38 and 39: exited",
-        "  with code 1: 11",
+        "  with code 1: l",
         "  See: nnictl log trial abc -T 39 --file stderr",
     ]
     assert lines[-3:] == [
-        "FAILED, trial no. 3: exited with code 1: 3",
+        "FAILED, trial no. 3: exited with code 1: d",
         "Also failed or without a usable result: trials no. 0, 1 and 2",
         "  See why: nnictl trial show abc -T 2",
     ]
