@@ -18,6 +18,7 @@ __all__ = [
     "DEFAULT",
     "Objectives",
     "fault_of",
+    "finite",
     "main_value",
     "numbers_of",
     "objectives_of",
@@ -59,7 +60,7 @@ def fault_of(result: Any, objectives: Objectives) -> str | None:
         subject = f'has as "{name}"' if named is result else "is"
         if type(named[name]) not in (int, float):
             return f"{subject} {_shown(named[name])}, which is not a number"
-        if _finite(named[name]) is None:
+        if finite(named[name]) is None:
             return f"{subject} {_shown(named[name])}, which is not finite"
     return None
 
@@ -77,7 +78,7 @@ def main_value(text: str, number: float | None, objectives: Objectives, *, final
         return None if numbers is None else next(iter(numbers.values()))
     main = next(iter(objectives))
     if isinstance(value, Mapping) and main in value:
-        return _finite(value[main])
+        return finite(value[main])
     return number
 
 
@@ -108,7 +109,8 @@ def _meant(name: str, result: Mapping[str, Any]) -> str:
     return f" (it has {', '.join(keys)}{', ...' if len(result) > len(keys) else ''})"
 
 
-def _finite(number: Any) -> float | None:
+def finite(number: Any) -> float | None:
+    """Return a number as a float. Return None if it is no number, not finite, or too large for a float."""
     if type(number) not in (int, float):
         return None
     try:

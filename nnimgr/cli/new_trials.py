@@ -77,4 +77,8 @@ def _changed(parameters: Any, changes: Sequence[str]) -> dict[str, Any]:
             changed[name] = json.loads(text)
         except ValueError:
             changed[name] = text
+        try:
+            json.dumps(changed[name], allow_nan=False)
+        except ValueError as error:
+            raise ClientError(f"--set {change}: the value is not finite, so no trial can get it") from error
     return changed

@@ -127,6 +127,7 @@ class AssessorHost:
             self._fresh.pop(message.trial_id, None)
         elif isinstance(message, RolledBack):
             self._judge_fresh()
+            self._judged.discard(message.trial_id)  # a verdict did not reach the attempt before in time
             self._roll_back(message)
         elif isinstance(message, CatchUp):
             self._catch_up(message.number)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from nnimgr.importing.trials import ForeignTrial, expressible, number_of
-from nnimgr.objectives import DEFAULT, Objectives, main_value, objectives_of
+from nnimgr.objectives import DEFAULT, Objectives, finite, main_value, objectives_of
 from nnimgr.rules import facts as f
 from nnimgr.rules.fold import apply
 from nnimgr.rules.phrases import trial_count
@@ -157,7 +156,7 @@ def _metric(
 ) -> f.MetricReported:
     text = json.dumps(value)
     number = number_of(value.get(DEFAULT) if isinstance(value, Mapping) else value)
-    found = float(number) if number is not None and math.isfinite(number) else None
+    found = finite(number)
     if objectives:
         found = main_value(text, found, objectives, final=kind is f.MetricType.FINAL)
     return f.MetricReported(job_id, position, kind, sequence, None, found, text)

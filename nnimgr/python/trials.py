@@ -145,9 +145,9 @@ class Trial:
                 raise ArgumentError(_no_metric(name, dicts))
             values = [result.get(name) if isinstance(result, dict) else None for result in results]
         return [
-            (int(metric["sequence"]), float(value))
+            (int(metric["sequence"]), number)
             for metric, value in zip(metrics, values, strict=True)
-            if type(value) in (int, float)
+            if (number := _float(value)) is not None
         ]
 
     def logs(self, name: str = "stdout", *, attempt: int | None = None) -> str:
@@ -239,6 +239,14 @@ def _no_metric(name: str, results: list[dict[str, Any]]) -> str:
     near = nearest(name, known)
     hint = "" if near is None else f"; did you mean {near!r}?"
     return f"name: no intermediate result has the metric {name!r}{hint} (valid: {', '.join(known)})"
+
+
+def _float(value: Any) -> float | None:
+    """Return a number as a float. Return None if it is no number, or too large for a float."""
+    try:
+        return float(value) if type(value) in (int, float) else None
+    except OverflowError:
+        return None
 
 
 def _instant(text: str | None) -> datetime | None:

@@ -38,7 +38,7 @@ from nnimgr.rules.state import (
     TrialState,
     job_id_of,
 )
-from nnimgr.rules.stop_rules import end_trials, rule_due_at
+from nnimgr.rules.stop_rules import end_trials, has_started, rule_due_at
 from nnimgr.rules.trial_ends import REMOVED, end_unplaced, settle, take_results
 from training_services.base import TRIAL_GRACE
 
@@ -142,8 +142,7 @@ def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
         for trial in state.trials.values():
             job = state.jobs.get(trial.job_id or "")
             waits = trial.id in state.queued or (job is not None and job.placed is None and not job.closed)
-            interrupted = trial.preempted_by is not None or trial.is_reshaping  # it has begun in time
-            if waits and trial.target is None and not interrupted:
+            if waits and trial.target is None and not has_started(state, trial):
                 yield _cancelled(trial, "the experiment exceeded maxExperimentDuration")
 
 

@@ -15,7 +15,7 @@ from nnimgr.rules.indexes import is_unsettled
 from nnimgr.rules.phrases import best_so_far, in_seconds, trial_count
 from nnimgr.rules.state import ExperimentState, Improvement, TrialState
 
-__all__ = ["count_end", "end_trials", "forget_improvements", "rule_due_at", "rule_that_holds"]
+__all__ = ["count_end", "end_trials", "forget_improvements", "has_started", "rule_due_at", "rule_that_holds"]
 
 
 def rule_that_holds(state: ExperimentState, now: datetime) -> str | None:
@@ -74,13 +74,14 @@ def end_trials(state: ExperimentState) -> Iterator[f.TargetMoved]:
     for trial in state.trials.values():
         if trial.is_to_end or is_unsettled(trial) or is_confirmation(trial):
             continue
-        if not _has_started(state, trial):
+        if not has_started(state, trial):
             yield _moved(state, trial, f.StopKind.SYSTEM)
         elif stops:
             yield _moved(state, trial, f.StopKind.RULE)
 
 
-def _has_started(state: ExperimentState, trial: TrialState) -> bool:
+def has_started(state: ExperimentState, trial: TrialState) -> bool:
+    """Return whether the trial has begun, even if it is paused, or waits for its next attempt."""
     job = state.jobs.get(trial.job_id or "")
     placed = job is not None and job.placed is not None
     return placed or trial.attempt > 1 or trial.status is f.TrialStatus.PAUSED

@@ -106,6 +106,15 @@ async def test_an_assessor_may_hear_which_results_no_longer_count(host: Host) ->
     ]
 
 
+async def test_a_trial_is_judged_again_if_a_verdict_came_too_late_for_its_attempt(host: Host) -> None:
+    assessor = await host("assessor", code=PRINTER)
+    assessor.send(metrics(("a", 0, "bad")))
+    assert (await assessor.expect(m.Judged)).attempt == 1
+    assessor.send(m.RolledBack(number=9, trial_id="a", attempt=2, position=0, reports=0))
+    assessor.send(metrics(("a", 0, "bad"), attempt=2))
+    assert (await assessor.expect(m.Judged)).attempt == 2
+
+
 async def test_a_replay_has_what_no_longer_counts_forgotten(host: Host, make_past: MakePast) -> None:
     hears = (
         PRINTER

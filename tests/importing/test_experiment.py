@@ -159,6 +159,15 @@ def test_an_import_that_is_killed_leaves_nothing(home: Home, where: str) -> None
     assert [path.parent.name for path in home.path.glob("*/db")] == [entry.id]
 
 
+def test_a_result_that_is_too_large_for_a_float_is_not_usable(home: Home) -> None:
+    trial = ForeignTrial(name="a", parameters={"x": 0.5}, status=S.SUCCEEDED, reason="done", final=10**400)
+    entry = create_imported(home, configured(home), Foreigners(title="a test", trials=[trial]))
+    reader = ExperimentReader(entry.directory)
+    (row,) = reader.trials()[1]
+    assert (row.final_value, row.final_text) == (None, str(10**400))
+    reader.close()
+
+
 def test_a_number_that_json_lacks_becomes_text(home: Home) -> None:
     trial = ForeignTrial(
         name="a", parameters={"x": 0.5, "clip": [float("inf")]}, status=S.SUCCEEDED, reason="done", final=1

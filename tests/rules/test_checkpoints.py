@@ -77,6 +77,22 @@ def test_a_pause_asks_for_a_save_and_the_resume_continues() -> None:
     assert saving.trial.intermediates == 3
 
 
+def test_a_paused_trial_may_continue_after_the_time_of_the_experiment() -> None:
+    saving = Saving(max_experiment_duration=60 * SECOND)
+    saving.pause()
+    saving.save(2, asked=True)
+    saving.end(0)
+    saving.life.take(after=61 * SECOND)
+    state = saving.life.state
+    assert (state.status, state.drain) == (f.ExperimentStatus.DRAINING, f.DrainReason.BUDGET)
+    assert saving.trial.status is S.PAUSED
+    due(saving.resume())
+    saving.start()
+    saving.end(0)
+    assert saving.life.ended()[saving.id][0] is S.SUCCEEDED
+    assert state.status is f.ExperimentStatus.DONE
+
+
 def test_a_trial_that_finishes_during_its_pause_has_finished() -> None:
     saving = Saving()
     saving.save(1)
