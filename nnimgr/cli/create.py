@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnimgr.cli.configuration import load
 from nnimgr.cli.failures import failure_lines, last_failure
+from nnimgr.cli.interrupts import Interrupt
 from nnimgr.cli.limits import ended_again
 from nnimgr.cli.progress import moved
 from nnimgr.cli.report import CREATE
@@ -70,6 +71,7 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
             terminal.stamped("Setting up...")
             space = canonical.pop("searchSpace")
             body = {"config": canonical, "searchSpace": space, "id": experiment_id, **surroundings()}
+            interrupt = _held(args)
             client = post_experiment(home, client, body, no_token=args.no_token, url_prefix=prefix)
     except HomeError as error:
         raise ClientError(str(error)) from error
@@ -81,7 +83,7 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
         client,
         experiment_id,
         url=url,
-        foreground=args.foreground,
+        interrupt=interrupt,
         terminal=terminal,
         after=0,
         again=again,
@@ -105,6 +107,7 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
         entry = to_resume(home, args.id, args.experiment_dir)
         with ended_if_refused(home, args.port or entry.port or DEFAULT_PORT):
             client, adopted = server_for(home, entry, port=args.port, no_token=args.no_token)
+            interrupt = _held(args)
             profile = client.get("experiments", entry.id)
             after = int(profile["lastNumber"])
             terminal.stamped(f"Resuming experiment, Experiment ID: {entry.id}")
@@ -120,7 +123,7 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
     url = _address(client, entry.id, terminal)
     if terminal.as_json and not args.foreground:
         terminal.json({"id": entry.id, "url": url, "port": client.port})
-    return _after_start(client, entry.id, url=url, foreground=args.foreground, terminal=terminal, after=after)
+    return _after_start(client, entry.id, url=url, interrupt=interrupt, terminal=terminal, after=after)
 
 
 def view(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -138,7 +141,16 @@ def view(args: argparse.Namespace, terminal: Terminal) -> int:
     url = _address(client, entry.id, terminal)
     if terminal.as_json:
         terminal.json({"id": entry.id, "url": url, "port": client.port})
-    return _after_start(client, entry.id, url=url, foreground=False, terminal=terminal, after=0)
+    return _after_start(client, entry.id, url=url, interrupt=None, terminal=terminal, after=0)
+
+
+def _held(args: argparse.Namespace) -> Interrupt | None:
+    """Return None without ``--foreground``. Otherwise hold Ctrl-C until the experiment can be stopped."""
+    if not args.foreground:
+        return None
+    interrupt = Interrupt()
+    interrupt.hold()
+    return interrupt
 
 
 def _after_start(
@@ -146,25 +158,26 @@ def _after_start(
     experiment_id: str,
     *,
     url: str,
-    foreground: bool,
+    interrupt: Interrupt | None,
     terminal: Terminal,
     after: int,
     again: str = CREATE,
 ) -> int:
+    """Print how to go on. With ``interrupt``, watch the experiment in the foreground, and stop it."""
     if terminal.for_people:  # the URL gets a line of its own, so that most terminals do not wrap it
         terminal.stamped("Web portal URLs:")
         terminal.say(url)
     else:
         terminal.stamped(f"Web portal URLs: {url}")
-    if not foreground and terminal.for_people:
+    if interrupt is None and terminal.for_people:
         terminal.stamped(f"Goal: {goal_of(client.get('experiments', experiment_id))}")
-    if not foreground:
+    if interrupt is None:
         terminal.stamped(f'To stop experiment run "nnictl stop {experiment_id}" or "nnictl stop --all"')
         terminal.stamped(f'Reference: "nnictl top {experiment_id}" watches it; "nnictl --help" lists more')
         return 0
-    from nnimgr.cli.watch import foreground as watch
+    from nnimgr.cli.watch import foreground
 
-    return watch(client, experiment_id, terminal=terminal, after=after, again=again)
+    return foreground(client, experiment_id, interrupt=interrupt, terminal=terminal, after=after, again=again)
 
 
 def _warn_of_failure(client: Client, experiment_id: str, terminal: Terminal) -> None:

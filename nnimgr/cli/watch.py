@@ -13,9 +13,9 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from types import FrameType
 from typing import Protocol
 
+from nnimgr.cli.interrupts import Interrupt
 from nnimgr.cli.overview import overview
 from nnimgr.cli.progress import Progress
 from nnimgr.cli.report import CREATE, report
@@ -94,7 +94,13 @@ def top(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def foreground(
-    client: Client, experiment_id: str, *, terminal: Terminal, after: int, again: str = CREATE
+    client: Client,
+    experiment_id: str,
+    *,
+    interrupt: Interrupt,
+    terminal: Terminal,
+    after: int,
+    again: str = CREATE,
 ) -> int:
     """Watch an experiment to its end, then stop it. ``again``: how the user starts another experiment.
 
@@ -102,7 +108,7 @@ def foreground(
     1.
     """
     try:
-        with _one_interrupt():
+        with interrupt.raised():
             progress = _follow(client, experiment_id, terminal=terminal, after=after)
             interrupted = False
     except KeyboardInterrupt:
@@ -130,22 +136,6 @@ def foreground(
     if interrupted:
         return _LEFT
     return 0 if progress.status == "DONE" and progress.profile["bestTrial"] is not None else 1
-
-
-@contextlib.contextmanager
-def _one_interrupt() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the first Ctrl-C, and ignore any further Ctrl-C.
-
-    So a second Ctrl-C cannot prevent that the request to stop the experiment is sent.
-    """
-
-    def once(number: int, frame: FrameType | None) -> None:
-        # An empty function instead of SIG_IGN, because a server that is started now would inherit SIG_IGN.
-        signal.signal(signal.SIGINT, lambda number, frame: None)
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, once)
-    yield
 
 
 def _stop(client: Client, experiment_id: str, *, terminal: Terminal) -> tuple[Progress, bool]:

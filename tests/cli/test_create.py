@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -426,6 +427,16 @@ def test_resume_says_that_a_limit_is_used_up(server: FakeServer, capsys: pytest.
         "WARNING: The experiment ended again at once: a result reached 3. "
         "Change or remove stopWhen: nnictl update stopwhen abc --filename FILE\n"
     )
+
+
+def test_an_interrupt_while_the_experiment_is_made_stops_it(
+    server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.on_create = lambda experiment: os.kill(os.getpid(), signal.SIGINT)
+    assert create(server, "--foreground", "--id", "abc") == 130
+    assert "Stopping the experiment and its trials" in capsys.readouterr().out
+    assert ("POST", "experiments/abc/stop") in [request[:2] for request in server.requests]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_resume_in_the_foreground_begins_behind_what_was(
