@@ -41,7 +41,8 @@ def save_checkpoint(source: Source, *, step: int | None = None, metric: Any = No
 
     Return False if nothing was saved: in the processes of a distributed trial other than the first, and
     outside an experiment, unless NNI_CHECKPOINT_DIR is set. Raise OSError, for example if the disk is full;
-    the earlier checkpoints are then kept, and ``metric`` is not reported::
+    the earlier checkpoints are then kept, and ``metric`` is not reported. Raise ValueError for a negative
+    ``step``::
 
         state = nni.load_checkpoint() or {"epoch": 0}
         for epoch in range(state["epoch"], 100):
@@ -53,6 +54,8 @@ def save_checkpoint(source: Source, *, step: int | None = None, metric: Any = No
 
 def save(source: Source, *, step: int | None, metric: Any = None, answers: bool = True) -> bool:
     """Save the state, as ``save_checkpoint`` does. ``answers``: whether a pause may follow this save."""
+    if step is not None and not 0 <= int(step) < 1 << 63:
+        raise ValueError(f"step must be a whole number from 0 up, not {step}")
     folder = os.environ.get("NNI_CHECKPOINT_DIR")
     inside = os.environ.get("NNI_SYS_DIR") is not None
     if folder is None or (inside and _trial.other_rank()):

@@ -36,7 +36,7 @@ def main() -> int:
         return 0
     try:
         save_checkpoint(options.path, step=options.step)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         sys.stderr.write(f"the checkpoint was not saved: {error}\n")
         return 1
     return 0

@@ -122,6 +122,8 @@ class Study:
         self.run = run
         self.id = run.id
         self._exchange = Exchange(Connection(Home.find(), run.id), lease_s)
+        # keys of requests for trials that were interrupted, for example by Ctrl-C: count -> key
+        self._unanswered: dict[int, str] = {}
 
     def __repr__(self) -> str:
         return f"<Study {self.id}: {self.run.now}>"
@@ -219,11 +221,21 @@ class Study:
     def _call(self, ends: Sequence[tuple[AskedTrial, Mapping[str, Any]]], count: int) -> _Answer:
         """Tell the ends of trials and ask for ``count`` further trials, in one request if possible.
 
-        The first request, and further ones while no parameter set comes, have the same key.
+        The first request, and further ones while no parameter set comes, have the same key. The next request
+        has it, too, if this one is interrupted: so trials that the server has already given are not lost.
         """
         body: dict[str, Any] = {"tells": [{**trial.held, **end} for trial, end in ends]}
-        if count:
-            body["wanted"] = {"key": os.urandom(16).hex(), "count": count}
+        if not count:
+            return self._answer(body, ends)
+        key = self._unanswered.pop(count, None) or os.urandom(16).hex()
+        body["wanted"] = {"key": key, "count": count}
+        try:
+            return self._answer(body, ends)
+        except BaseException:
+            self._unanswered[count] = key
+            raise
+
+    def _answer(self, body: Any, ends: Sequence[tuple[AskedTrial, Mapping[str, Any]]]) -> _Answer:
         found = self._exchange.call(**body)
         late = None
         for trial, end in ends:
@@ -231,7 +243,7 @@ class Study:
                 trial.settle(end, found["gone"])
             except LateResult as error:
                 late = error
-        while count and not found["trials"] and found["ended"] is None:
+        while "wanted" in body and not found["trials"] and found["ended"] is None:
             found = self._exchange.call(wanted=body["wanted"])
         return _Answer([AskedTrial(self._exchange, each) for each in found["trials"]], late, found["ended"])
 

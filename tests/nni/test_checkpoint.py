@@ -162,6 +162,7 @@ nni.save_checkpoint(b"new", metric=2)
         ("nni.save_checkpoint('/no/such/file')", "OSError", "[Errno 2]"),
         ("nni.save_checkpoint({'f': lambda: 1})", "Exception", "pickle"),
         ("nni.save_checkpoint(b'', step='three')", "ValueError", "invalid literal"),
+        ("nni.save_checkpoint(b'', step=-5)", "ValueError", "step must be a whole number from 0 up, not -5"),
         ("nni.save_checkpoint(b'', metric=object())", "TypeError", "a metric of type object cannot be"),
     ],
 )

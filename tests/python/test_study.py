@@ -40,6 +40,34 @@ def square(parameters: dict[str, Any]) -> float:
     return float(parameters["x"] ** 2)
 
 
+class Bell(Exception):
+    pass
+
+
+def test_an_interrupted_request_for_a_trial_loses_no_trial(port: int) -> None:
+    study = Study(SPACE, minimize=True, name="one", tuner="Random", trials=3, at_once=1, server=port)
+
+    def ring(number: int, frame: object) -> None:
+        raise Bell
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        trial = study.ask()
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(Bell):
+            study.ask()  # waits for the slot
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    trial.tell(1.0)
+    waiting = Study.attach("one")
+    second = waiting.ask()  # nobody has got it in the meantime
+    second.tell(2.0)
+    third = study.ask()
+    third.tell(3.0)
+    assert [second.number, third.number] == [1, 2]
+    assert [each.value for each in study.results] == [1.0, 2.0, 3.0]
+
+
 def test_trials_are_asked_for_and_told(study: Study) -> None:
     with study.ask() as trial:
         assert trial.number == 0 and -5 <= trial.params["x"] <= 5 and not trial.ended

@@ -7,8 +7,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from starlette.requests import ClientDisconnect
 
 from nnimgr.api import models
 from nnimgr.api.dependencies import ExperimentId, Live, NotFound, Parts, refusals
@@ -23,7 +24,7 @@ router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
 
 @router.post("/exchange", response_model=models.Exchanged, responses=refusals(404, 409, 422, 503))
 async def exchange_trials(
-    parts: Parts, experiment_id: ExperimentId, runner: Live, wanted: models.Exchange
+    parts: Parts, experiment_id: ExperimentId, runner: Live, wanted: models.Exchange, request: Request
 ) -> Response:
     """Report on trials that the program runs itself, and get further trials, in one request.
 
@@ -41,12 +42,14 @@ async def exchange_trials(
         )
     )
     closing = asyncio.ensure_future(parts.shutdown.closing.wait())
+    leaving = asyncio.ensure_future(_client_left(request))
     try:
-        await asyncio.wait({work, closing}, return_when=asyncio.FIRST_COMPLETED)
-        if not work.done():
-            raise RunnerClosed
+        await asyncio.wait({work, closing, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():  # nobody would run the trials of a client that has left
+            raise ClientDisconnect if leaving.done() else RunnerClosed
         found = work.result()
     finally:
+        leaving.cancel()
         closing.cancel()
         work.cancel()
     gone: list[models.GoneTrial] = []
@@ -54,6 +57,12 @@ async def exchange_trials(
         gone = await asyncio.to_thread(_gone, parts.manager.reader(experiment_id), found.gone)
     answer = models.Exchanged(trials=[_given(job) for job in found.jobs], gone=gone, ended=found.ended)
     return Response(answer.model_dump_json(), media_type="application/json")
+
+
+async def _client_left(request: Request) -> None:
+    """Wait until the client has closed its connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _held(trial: models.HeldTrial) -> core.Held:

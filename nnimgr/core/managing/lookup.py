@@ -45,7 +45,7 @@ class Lookup:
             if experiment_id in self._catalog:
                 status = self._catalog[experiment_id].status
                 state = "not open on this server"
-                if status is E.STOPPED:
+                if status == E.STOPPED:
                     state = status
                 elif status in (E.DONE, E.ERROR):
                     state = f"{status}, and the server that ran it has ended"
