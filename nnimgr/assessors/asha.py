@@ -82,11 +82,14 @@ class ASHAAssessor(JudgingAssessor):
         if loss <= last[0]:
             return None
         better = tuple(trial for _, _, trial in entries[max(0, kept - _NAMED) : kept][::-1])
-        best = "best" if kept == 1 else f"last of the best {kept}"
+        number = len(entries)
+        which = f"the best of {number} results"
+        if kept > 1:
+            which = f"it had to be among the best {kept} of {number} to continue: the last of these"
         after = "1 report" if rung == 1 else f"{rung} reports"
         return Why(
-            f"after {after}, it has {self.shown(loss)}, and the {best} of {len(entries)} results is "
-            f"{self.shown(last[0])}, of trial {last[2]}",
+            f"after {after}, it has {self.shown(loss)}, and {which} is {self.shown(last[0])}, "
+            f"of trial {last[2]}",
             rung,
             better,
         )

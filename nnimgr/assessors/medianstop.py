@@ -37,14 +37,15 @@ class MedianstopAssessor(JudgingAssessor):
         if seen.best <= median:
             return None
         count = len(averages)
-        what = "the first result" if seen.step == 1 else f"the average of the first {seen.step} results"
+        results = "result" if seen.step == 1 else f"{seen.step} results"
+        average = "" if seen.step == 1 else "the average of "
         limit = (
-            f"{what} of another trial"
+            f"{average}the first {results} of another trial"
             if count == 1
-            else f"the median of {count} other trials ({what} of each)"
+            else f"the median of {count} other trials, each with {average}its first {results}"
         )
         return Why(
-            f"its best result so far, {self.shown(seen.best)}, is {self.worse} {self.shown(median)}, {limit}"
+            f"its best result so far, {self.shown(seen.best)}, is {self.worse} {self.shown(median)}: {limit}"
         )
 
     def learn(self, trial_job_id: str, seen: Seen, success: bool) -> None:

@@ -66,9 +66,7 @@ def cause_lines(trials: Sequence[Mapping[str, Any]], experiment_id: str) -> list
         if at >= _MOST_CAUSES and at != explained:
             hidden += found
             continue
-        reasons = {trial["reason"] for trial in found}
-        others = "" if len(reasons) == 1 else f" (no. {found[0]['sequence']}; the others have other numbers)"
-        lines.append(f"{status}, {_numbers(found)}: {found[0]['reason']}{others}")
+        lines.append(f"{status}, {_numbers(found)}: {_reason(found)}")
         if at == explained and has_output(found[0]):
             failed = found[0]["status"] == "FAILED"
             lines.append(f"  See: {_output_command(found[0], experiment_id, failed=failed)}")
@@ -89,15 +87,23 @@ def reason_lines(trials: Sequence[Mapping[str, Any]], experiment_id: str) -> lis
         by_reason: dict[str, list[Mapping[str, Any]]] = {}
         for trial in reversed(trials):
             if trial["status"] == status and trial["reason"]:
-                by_reason.setdefault(trial["reason"], []).append(trial)
-        groups = list(by_reason.items())
-        for reason, found in groups[:_MOST_REASONS]:
-            each = "each " if len(found) > 1 and reason.startswith(_ABOUT_ONE) else ""
-            lines.append(f"{status}, {_numbers(found)}: {each}{reason}")
-        if rest := [trial for _, found in groups[_MOST_REASONS:] for trial in found]:
+                by_reason.setdefault(_NUMBER.sub("0", trial["reason"]), []).append(trial)
+        groups = list(by_reason.values())
+        for found in groups[:_MOST_REASONS]:
+            each = "each " if len(found) > 1 and found[0]["reason"].startswith(_ABOUT_ONE) else ""
+            lines.append(f"{status}, {_numbers(found)}: {each}{_reason(found)}")
+        if rest := [trial for found in groups[_MOST_REASONS:] for trial in found]:
             lines.append(f"{status} for other reasons: {_numbers(rest)}")
             lines.append(f"  See why: nnictl trial show {experiment_id} -T {rest[0]['sequence']}")
     return lines
+
+
+def _reason(trials: Sequence[Mapping[str, Any]]) -> str:
+    """Return the newest trial's reason, and whether those of the others have other numbers."""
+    newest = trials[0]
+    alike = all(trial["reason"] == newest["reason"] for trial in trials)
+    others = "" if alike else f" (no. {newest['sequence']}; the others have other numbers)"
+    return f"{newest['reason']}{others}"
 
 
 def _numbers(trials: Sequence[Mapping[str, Any]]) -> str:

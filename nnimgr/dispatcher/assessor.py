@@ -6,6 +6,7 @@ It keeps the intermediate results of running trials, and asks the assessor to ju
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -94,7 +95,8 @@ class AssessorHost:
         self._assessor: Any = None
         self._builtin = False
         self._running: dict[str, _Reports] = {}
-        self._judged: set[str] = set()  # trials judged Bad, which are not judged again
+        # trials judged Bad: id -> attempt. Later attempts are judged again, because the verdict came too late
+        self._judged: dict[str, float] = {}
         self._finished: set[str] = set()
         self._fresh: dict[str, None] = {}  # trials with reports that were not judged yet
         self._deferred = 0
@@ -127,7 +129,6 @@ class AssessorHost:
             self._fresh.pop(message.trial_id, None)
         elif isinstance(message, RolledBack):
             self._judge_fresh()
-            self._judged.discard(message.trial_id)  # a verdict did not reach the attempt before in time
             self._roll_back(message)
         elif isinstance(message, CatchUp):
             self._catch_up(message.number)
@@ -158,7 +159,7 @@ class AssessorHost:
         try:
             ended = history.ended(up_to=up_to)
             self._finished = {trial_id for trial_id, _ in ended}
-            self._judged = history.judged(up_to=up_to)
+            self._judged = dict.fromkeys(history.judged(up_to=up_to), math.inf)  # these are being stopped
             recall = getattr(self._assessor, "recall", None)
             failures: list[str] = []
             replayable = bool(getattr(self._assessor, "replayable", False))
@@ -178,6 +179,9 @@ class AssessorHost:
                     self._take(item, past=True)
             for message in history.continued(up_to=up_to):
                 self._continue(message)
+            for trial_id, attempt in history.waiting(up_to=up_to).items():
+                if trial_id in self._running and self._running[trial_id].attempt < attempt:
+                    self._fresh.pop(trial_id, None)
         finally:
             history.close()
         if failures:
@@ -190,7 +194,7 @@ class AssessorHost:
 
     def _replay(self, history: History) -> None:
         """Repeat all earlier calls of the assessor. Send its verdicts that are not in the log yet."""
-        known, self._judged, self._finished = self._judged, set(), set()
+        known, self._judged, self._finished = self._judged, {}, set()
         verdicts: dict[str, Judged] = {}
         for event in history.reports_and_ends(up_to=self._start.rebuild_to):
             if len(event) == 2:
@@ -201,11 +205,12 @@ class AssessorHost:
             for trial_id in self._fresh:
                 reports = self._running[trial_id]
                 if not self._opinion(trial_id, reports):
-                    self._judged.add(trial_id)
+                    self._judged[trial_id] = reports.attempt
                     verdicts[trial_id] = self._verdict(trial_id, reports)
             self._fresh.clear()
+        waiting = history.waiting(up_to=self._start.rebuild_to)
         for trial_id, verdict in verdicts.items():
-            if trial_id not in known:
+            if trial_id not in known and verdict.attempt >= waiting.get(trial_id, 0):
                 self._channel.send(verdict)
         self._judged |= known
 
@@ -248,12 +253,16 @@ class AssessorHost:
             self._calls.report("trial_rolled_back", lambda: hook(trial_id, kept), trial_id=trial_id)
 
     def _continue(self, message: RolledBack) -> None:
-        """Let a trial continue that had not reported anything since it was rolled back, or forked."""
+        """Let a trial continue that had not reported anything since it was rolled back, or forked.
+
+        It is judged with its next report, and not because this process was started.
+        """
         reports = self._running.get(message.trial_id)
         if message.trial_id not in self._finished and (
             reports is None or (reports.attempt <= message.attempt and reports.position < message.position)
         ):
             self._roll_back(message)
+            self._fresh.pop(message.trial_id, None)
 
     # ---- reports and verdicts -----------------------------------------------------------------------------
 
@@ -279,7 +288,7 @@ class AssessorHost:
                     f"its intermediate result {sequence + 1} {fault}: the assessor ignores results like this"
                 )
                 self._channel.send(Noted(trial_id=trial_id, note=note))
-        if trial_id not in self._judged and len(reports.values) > reports.assessed:
+        if self._judged.get(trial_id, 0) < attempt and len(reports.values) > reports.assessed:
             self._fresh[trial_id] = None
 
     def _judge_fresh(self) -> None:
@@ -295,7 +304,7 @@ class AssessorHost:
 
     def _judge(self, trial_id: str, reports: _Reports) -> None:
         if not self._opinion(trial_id, reports):
-            self._judged.add(trial_id)
+            self._judged[trial_id] = reports.attempt
             self._channel.send(self._verdict(trial_id, reports))
 
     def _verdict(self, trial_id: str, reports: _Reports) -> Judged:
@@ -346,7 +355,7 @@ class AssessorHost:
 
     def _end(self, trial_id: str, success: bool) -> None:
         self._finished.add(trial_id)
-        self._judged.discard(trial_id)
+        self._judged.pop(trial_id, None)
         reports = self._running.pop(trial_id, None)
         if reports is not None:
             if len(reports.values) > reports.assessed:

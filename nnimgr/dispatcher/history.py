@@ -5,6 +5,7 @@ database.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
@@ -196,6 +197,16 @@ class History:
             if '"origin"' in fact.payload
         )
         return list({message.trial_id: message for each in found for message in each}.values())
+
+    def waiting(self, *, up_to: int) -> dict[str, float]:
+        """Return the trials that are paused, or have begun another attempt, each with its latest attempt. A
+        paused trial has infinity: only reports after its pause matter.
+        """
+        facts = self._reader.facts(["AttemptDue", "TrialPaused"], after=0, up_to=up_to)
+        return {
+            fact.trial_id: math.inf if fact.kind == "TrialPaused" else json.loads(fact.payload)["attempt"]
+            for fact in facts
+        }
 
     def judged(self, *, up_to: int) -> set[str]:
         """Return the ids of the trials that the assessor has judged bad."""

@@ -199,8 +199,8 @@ def goal_fields(maximize: Goal, minimize: Goal) -> dict[str, Any]:
         )
     if not chosen:
         raise ArgumentError(
-            "maximize, minimize: give one of them. True is for a result that is one number. "
-            'Otherwise name the metric: maximize="accuracy"'
+            "maximize, minimize: give one of them, as maximize=True if the result of a trial is one number, "
+            'or with the name of a metric: maximize="accuracy"'
         )
     if len(chosen) == 1 and True in chosen.values():
         return {"goal": next(iter(chosen))}

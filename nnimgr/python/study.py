@@ -122,8 +122,8 @@ class Study:
         self.run = run
         self.id = run.id
         self._exchange = Exchange(Connection(Home.find(), run.id), lease_s)
-        # keys of requests for trials that were interrupted, for example by Ctrl-C: count -> key
-        self._unanswered: dict[int, str] = {}
+        # keys of requests for trials that were interrupted, for example by Ctrl-C, and their counts
+        self._unanswered: dict[str, int] = {}
 
     def __repr__(self) -> str:
         return f"<Study {self.id}: {self.run.now}>"
@@ -227,12 +227,14 @@ class Study:
         body: dict[str, Any] = {"tells": [{**trial.held, **end} for trial, end in ends]}
         if not count:
             return self._answer(body, ends)
-        key = self._unanswered.pop(count, None) or os.urandom(16).hex()
+        key = next((key for key, wanted in list(self._unanswered.items()) if wanted == count), None)
+        if key is None or self._unanswered.pop(key, None) is None:  # another thread has taken it
+            key = os.urandom(16).hex()
         body["wanted"] = {"key": key, "count": count}
         try:
             return self._answer(body, ends)
         except BaseException:
-            self._unanswered[count] = key
+            self._unanswered[key] = count
             raise
 
     def _answer(self, body: Any, ends: Sequence[tuple[AskedTrial, Mapping[str, Any]]]) -> _Answer:

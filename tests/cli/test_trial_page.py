@@ -182,16 +182,18 @@ def test_the_latest_of_many_reports(server: FakeServer, capsys: pytest.CaptureFi
 
 
 def test_a_list_says_why_trials_were_stopped_early_or_wait(server: FakeServer) -> None:
-    stopped = [trial(f"s{no}", no, status="EARLY_STOPPED", reason=f"bad at report {no}") for no in range(6)]
+    why = ["bad", "worse", "worst", "bad", "below 0.5", "below 0.7"]
+    stopped = [trial(f"s{no}", no, status="EARLY_STOPPED", reason=why[no]) for no in range(6)]
     waits = [trial(f"w{no}", 6 + no, status="WAITING", reason="no free GPU") for no in range(2)]
     starts = [trial(f"t{no}", 8 + no, status="WAITING", reason="is being started") for no in range(2)]
     server.add("abc").trials = [*stopped, *waits, *starts]
-    assert in_a_terminal("trial", "ls", "abc").lines[-7:] == [
-        "EARLY_STOPPED, trial no. 5: bad at report 5",
-        "EARLY_STOPPED, trial no. 4: bad at report 4",
-        "EARLY_STOPPED, trial no. 3: bad at report 3",
-        "EARLY_STOPPED for other reasons: trials no. 0, 1 and 2",
-        "  See why: nnictl trial show abc -T 2",
+    assert in_a_terminal("trial", "ls", "abc").lines[-8:] == [
+        "EARLY_STOPPED, trials no. 4 and 5: below 0.7 (no. 5; the others have other",
+        "  numbers)",
+        "EARLY_STOPPED, trials no. 0 and 3: bad",
+        "EARLY_STOPPED, trial no. 2: worst",
+        "EARLY_STOPPED for other reasons: trial no. 1",
+        "  See why: nnictl trial show abc -T 1",
         "WAITING, trials no. 8 and 9: each is being started",
         "WAITING, trials no. 6 and 7: no free GPU",
     ]

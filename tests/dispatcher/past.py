@@ -150,5 +150,8 @@ class Past:
         """Add a fact by the name of its kind, and return its number."""
         return self._record.named(kind, trial_id, **fields)
 
+    def paused(self, trial_id: str) -> None:
+        self._record.add(f.TrialPaused(trial_id=trial_id, reason="a user paused it"))
+
     def judged(self, trial_id: str) -> None:
         self._record.judged(trial_id)

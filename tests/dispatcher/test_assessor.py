@@ -181,10 +181,32 @@ async def test_a_fork_that_has_not_reported_is_judged_after_a_rebuild(
     verdict = m.Judged(trial_id=rolled_back, attempt=2, position=2, report=3)
     assert await assessor.expect(m.Judged) == verdict
     assert await lines(assessor) == [
-        f"assess {rolled_back} [1, 2]",
         f"assess {fork} [7, 7, 7]",
         f"assess {rolled_back} [1, 2, 'bad']",
     ]
+
+
+@pytest.mark.parametrize("replayable", [False, True])
+async def test_a_rebuild_is_no_reason_to_judge_what_does_not_run(
+    host: Host, make_past: MakePast, replayable: bool
+) -> None:
+    past = make_past()
+    paused, again, running = (past.suggested(number, {}) for number in range(3))
+    for trial in (paused, again, running):
+        past.reported(trial, 1, "bad")
+    past.paused(paused)
+    past.continued(again, 2, 0)
+    code = PRINTER + f"\n        replayable = {replayable}\n"
+    assessor = await host("assessor", past=past, code=code)
+    assert (await assessor.expect(m.Judged)).trial_id == running
+    assessor.send(metrics((again, 0, "bad"), attempt=2))
+    judged = await assessor.expect(m.Judged)
+    assert (judged.trial_id, judged.attempt, judged.report) == (again, 2, 1)
+    assessor.send(m.RolledBack(number=past.number + 1, trial_id=paused, attempt=2, position=1, reports=1))
+    assessor.send(metrics((paused, 1, "bad"), attempt=2))
+    judged = await assessor.expect(m.Judged)
+    assert (judged.trial_id, judged.attempt, judged.report) == (paused, 2, 2)
+    assert len(assessor.of_kind(m.Judged)) == 3
 
 
 async def test_each_trial_is_judged_by_its_newest_state(host: Host) -> None:
@@ -242,7 +264,7 @@ async def test_a_verdict_names_the_metric(host: Host) -> None:
     judged = await assessor.expect(m.Judged)
     assert (judged.trial_id, judged.attempt, judged.position) == ("b", 2, 3)
     assert judged.reason == (
-        "its best result so far, 0.9, is above 0.75, the average of the first 2 results of another trial"
+        "its best result so far, 0.9, is above 0.75: the average of the first 2 results of another trial"
     )
     assert (judged.rung, judged.better) == (None, ())
 

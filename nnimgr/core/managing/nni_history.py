@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from nnimgr.config import ConfigError, read_canonical
 from nnimgr.config.model import platform_of
 from nnimgr.config.secrets import hide_secrets
 from nnimgr.core.managing.folder import Surroundings
+from nnimgr.objectives import finite
 from nnimgr.rules import facts as f
 from nnimgr.rules.fold import apply
 from nnimgr.rules.state import FIVE_CHARACTERS, ExperimentState, job_id_of
@@ -319,9 +319,7 @@ def _value(data: str) -> tuple[str, float | None]:
         return json.dumps(text), None
     if isinstance(value, dict):
         value = value.get("default")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return text, None
-    return text, float(value)
+    return text, finite(value)
 
 
 def _time(at: int) -> datetime:
