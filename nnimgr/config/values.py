@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
@@ -33,6 +33,9 @@ __all__ = [
 ]
 
 
+_LARGEST = sys.float_info.max
+
+
 def _command(value: str) -> str:
     if not value.strip():
         raise ValueError("must not be empty")
@@ -45,10 +48,11 @@ def whole(value: Any) -> Any:
 
 
 def finite(value: Any) -> float:
-    """Return the value. Raise ValueError if it is not a finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"must be a finite number, not {value!r}")
-    return value
+    """Return the value. Raise ValueError if it is not a finite number, or too large for a float."""
+    number = not isinstance(value, bool) and isinstance(value, int | float)
+    if not number or not -_LARGEST <= value <= _LARGEST:
+        raise ValueError(f"must be a finite number, not {value!r:.60}")
+    return value  # type: ignore[no-any-return]
 
 
 def _duration(value: Any) -> str | int:

@@ -35,6 +35,7 @@ def test_without_rules(load: Load) -> None:
         ("{runningTrials: stop}", "stopWhen: give at least one rule"),
         ("{metric: .inf}", "stopWhen.metric: must be a finite number, not inf"),
         ("{metric: good}", "stopWhen.metric: must be a finite number, not 'good'"),
+        (f"{{metric: {10**400}}}", "stopWhen.metric: must be a finite number, not 1000"),
         ("{plateau: {improvement: 1}}", "stopWhen.plateau.trials: required, but not given"),
         ("{plateau: {trials: 2, improvement: -1}}", "stopWhen.plateau.improvement: must be at least 0"),
         ("{plateau: 20}", "stopWhen.plateau: must be a mapping of keys to values, not 20"),
