@@ -245,9 +245,7 @@ class AssessorHost:
             self._discard(message.trial_id, assessed, message.reports)
 
     def _discard(self, trial_id: str, assessed: int, kept: int) -> None:
-        """Tell the assessor that of the ``assessed`` results that it has seen, only the first ``kept``
-        still count.
-        """
+        """Tell the assessor that of ``assessed`` results that it has seen, the first ``kept`` still count."""
         hook = getattr(self._assessor, "trial_rolled_back", None)
         if assessed > kept and hook is not None:
             self._calls.report("trial_rolled_back", lambda: hook(trial_id, kept), trial_id=trial_id)

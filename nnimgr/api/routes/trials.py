@@ -403,7 +403,12 @@ def _failed(reader: ExperimentReader, ids: list[str] | None) -> list[FailedTrial
             raise RequestRefused(f"Trial {row.title} {why}.")
     chosen = found.values() if ids is None else [found[trial_id] for trial_id in dict.fromkeys(ids)]
     return [
-        FailedTrial(id=row.trial_id, parameter_id=row.parameter_id, parameters=row.parameters)
+        FailedTrial(
+            id=row.trial_id,
+            parameter_id=row.parameter_id,
+            parameters=row.parameters,
+            forked=row.source is SuggestionSource.FORK,
+        )
         for row in chosen
     ]
 

@@ -206,11 +206,12 @@ def initial_trials(experiment_id: str, sets: Sequence[Any]) -> list[f.Suggested]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedTrial:
-    """Failed trial that was not run again yet. ``parameters``: JSON text."""
+    """Failed trial that was not run again yet. ``parameters``: JSON text. ``forked``: it was a fork."""
 
     id: str
     parameter_id: int | None
     parameters: str
+    forked: bool = False
 
 
 def rerun(trials: Sequence[FailedTrial]) -> Builder:
@@ -222,8 +223,9 @@ def rerun(trials: Sequence[FailedTrial]) -> Builder:
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         _check_open(state)
         _check_rules(state)
-        return [
-            f.Suggested(
+        facts: list[f.Fact] = []
+        for sequence, trial in enumerate(trials, state.next_sequence):
+            again = f.Suggested(
                 trial_id=state.trial_id(sequence),
                 sequence=sequence,
                 source=f.SuggestionSource.RERUN,
@@ -231,8 +233,11 @@ def rerun(trials: Sequence[FailedTrial]) -> Builder:
                 parameters=trial.parameters,
                 retry_of=trial.id,
             )
-            for sequence, trial in enumerate(trials, state.next_sequence)
-        ]
+            facts.append(again)
+            if trial.forked:
+                note = f"{trial.id} was a fork; its retry starts from the beginning, without the checkpoint"
+                facts.append(f.TrialNoted(trial_id=again.trial_id, note=note))
+        return facts
 
     return build
 
