@@ -110,7 +110,9 @@ def _meant(name: str, result: Mapping[str, Any]) -> str:
 
 
 def finite(number: Any) -> float | None:
-    """Return a number as a float. Return None if it is no number, not finite, or too large for a float."""
+    """Convert a number to a float. Return None for NaN, infinity, an integer beyond the range of a float, and
+    anything that is not a number.
+    """
     if type(number) not in (int, float):
         return None
     try:

@@ -242,7 +242,9 @@ def _no_metric(name: str, results: list[dict[str, Any]]) -> str:
 
 
 def _float(value: Any) -> float | None:
-    """Return a number as a float. Return None if it is no number, or too large for a float."""
+    """Convert a number to a float, which may be NaN or infinite. Return None for an integer beyond the range
+    of a float, and for anything that is not a number.
+    """
     try:
         return float(value) if type(value) in (int, float) else None
     except OverflowError:
