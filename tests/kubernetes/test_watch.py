@@ -218,9 +218,8 @@ async def test_a_right_that_was_revoked_is_trouble_until_it_is_back(
     fake.fail("watch", "pods", Reply(403, "Forbidden", "no pods for you"))
     await asyncio.to_thread(fake.wait_for, "watch", "pods")
     fake.drop_watches()
-    await followed.until(
-        lambda: "does not allow watching pods in namespace" in (followed.watch.trouble or "")
-    )
+    refusal = "does not allow watching pods in namespace"
+    await followed.until(lambda: any(refusal in (trouble or "") for trouble in followed.troubles))
     await followed.until(lambda: followed.watch.trouble is None)
 
 
