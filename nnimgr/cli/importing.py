@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.cli.configuration import load
@@ -85,6 +86,7 @@ def _to_new_experiment(args: argparse.Namespace, terminal: Terminal) -> int:
     from nnimgr.importing.experiment import create_imported, shown_config
     from nnimgr.importing.trials import SourceError
     from nnimgr.store.errors import StoreError
+    from nnimgr.store.reader import ExperimentReader
 
     if args.config is not None and args.goal is not None:
         raise ClientError("--goal goes without --config: the configuration states which results are better.")
@@ -104,7 +106,12 @@ def _to_new_experiment(args: argparse.Namespace, terminal: Terminal) -> int:
     except (StoreError, HomeError, OSError) as error:
         raise ClientError(f"The trials cannot be imported: {error}.", mend="") from error
     count = len(found.trials)
+    with closing(ExperimentReader(entry.directory)) as reader:
+        without = reader.count_without_result(chosen.canonical())
     terminal.info(f"Experiment {entry.id} was created with {_counted(count)} from {found.title}.")
+    if without:
+        verb = "has" if without == 1 else "have"
+        terminal.warn(f"{without} of them {verb} no usable result (see why: nnictl trial ls {entry.id})")
     terminal.info(f"Show it: nnictl view {entry.id}")
     if config is None:
         terminal.info(f"To continue it, import the trials with a configuration: {_again(args)} --config FILE")

@@ -43,10 +43,12 @@ def import_data(args: argparse.Namespace, terminal: Terminal) -> int:
     """Pass results of other experiments to the tuner, from JSON in the format that ``export`` writes."""
     file = Path(args.filename)
     if file.suffix.lower() == ".csv":
-        raise _is_csv(args, file)
+        raise _for_from(args, file, "csv")
     records = read_plain(file)
     if isinstance(records, str) and "," in records.partition("\n")[0]:
-        raise _is_csv(args, file)
+        raise _for_from(args, file, "csv")
+    if isinstance(records, dict) and "trials" in records:
+        raise _for_from(args, file, "nni")
     if not isinstance(records, list):
         raise ClientError(
             f"{file} must hold a JSON list of objects with 'parameter' and 'value'.", mend=_WRITTEN_BY_EXPORT
@@ -63,13 +65,14 @@ def import_data(args: argparse.Namespace, terminal: Terminal) -> int:
     return give_to_tuner(client, entry.id, kept, terminal)
 
 
-def _is_csv(args: argparse.Namespace, file: Path) -> ClientError:
-    """Return the error for a CSV file, with the command that imports it."""
+def _for_from(args: argparse.Namespace, file: Path, kind: str) -> ClientError:
+    """Return the error for a file that --filename does not read, with the command that imports it."""
     entry = select(Home.find(), args.id, port=args.port, to_change=True)
+    what = "a CSV file" if kind == "csv" else "a download of the dashboard"
+    words = ["nnictl", "experiment", "import", "--from", kind, str(file), "--to", entry.id]
     return ClientError(
-        f"{file} is a CSV file, but --filename reads only JSON.",
-        mend="Import it as CSV: "
-        f"{shlex.join(['nnictl', 'experiment', 'import', '--from', 'csv', str(file), '--to', entry.id])}",
+        f"{file} is {what}, but --filename reads only JSON that 'experiment export' has written.",
+        mend=f"Import it: {shlex.join(words)}",
     )
 
 
@@ -247,18 +250,23 @@ def _csv(rows: Iterable[Mapping[str, Any]]) -> str:
     """Return the results as CSV text, one line per result.
 
     A line has the parameters, the trial's id, and the result: as ``reward``, or one column for each of its
-    keys.
+    keys. A key that is also the name of a parameter gets a prefix.
     """
-    lines = []
+    parameters, results = [], []
     for row in rows:
-        line = dict(row["parameter"]) if isinstance(row["parameter"], dict) else {"value": row["parameter"]}
-        line["trialJobId"] = row["trialJobId"]
-        value = json.loads(row["value"])
-        line.update(value if isinstance(value, dict) else {"reward": value})
+        given, value = row["parameter"], json.loads(row["value"])
+        parameters.append(given if isinstance(given, dict) else {"value": given})
+        results.append((row, value if isinstance(value, dict) else {"reward": value}))
+    names = dict.fromkeys(name for each in parameters for name in each)
+    lines = []
+    for given, (row, result) in zip(parameters, results, strict=True):
+        line = {**given, "trialJobId": row["trialJobId"]}
+        line.update((f"metrics.{key}" if key in names else key, value) for key, value in result.items())
         if "intermediate" in row:
             line["intermediate"] = f"[{','.join(row['intermediate'])}]"
         lines.append(line)
-    columns = list(dict.fromkeys(key for line in lines for key in line)) or ["trialJobId", "reward"]
+    columns = list(dict.fromkeys((*names, *(key for line in lines for key in line))))
+    columns = columns or ["trialJobId", "reward"]
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()

@@ -1,11 +1,12 @@
-"""Reader of CSV files: one line for each trial."""
+"""Reader of tables: CSV files with one line for each trial, and what the dashboard downloads."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,37 +17,86 @@ from nnimgr.importing.trials import (
     SourceError,
     Wanted,
     instant,
+    number_of,
     parsed,
     result_of,
     text_of,
 )
 from nnimgr.rules.terms import TrialStatus
 
-__all__ = ["check_columns", "read_csv", "rows_of"]
+__all__ = ["check_columns", "read_csv", "read_download", "rows_of"]
 
 _RESULTS = ("reward", "value", "default")
 _NAMES = ("trialJobId", "id", "trial", "number", "sequence")
 _STATUSES = ("status", "state")
 _TIMES = ("created", "started", "ended")
 _INTERMEDIATE = "intermediate"
-_PREFIX, _METRICS = "parameters.", "metrics."
+_PARAMETERS, _METRICS = "parameters.", "metrics."
+_BRANCH = "_name"  # key of the name in a branch of a nested choice
 # further columns of files that nnimgr writes
 _OTHERS = ("source", "attempt", "duration", "latest", "intermediates", "reason", "note", "userNote", "tags")
 _KNOWN = frozenset((*_RESULTS, *_NAMES, *_STATUSES, *_TIMES, _INTERMEDIATE, *_OTHERS))
+_EXPORTED = "trialJobId"  # "nnictl experiment export" writes it between the parameters and the result
+_DOWNLOADED = frozenset(("id", "sequence", "attempt", "value"))  # columns of a table from the dashboard
+_DISARMED = (
+    "'=",
+    "'+",
+    "'-",
+    "'@",
+    "'\t",
+    "'\r",
+    "'\n",
+)  # beginnings of texts made harmless for spreadsheets
 
 Row = tuple[int, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """What the columns of a table mean.
+
+    ``whole``: the column with a result that is one value. ``metrics``: name -> column of each part of a
+    result that is a mapping. ``parameters``: the keys that lead to a value, several in a nested choice -> its
+    column. ``own``: an export or the dashboard has written the table, so a result that is no number is what
+    the trial has reported.
+    """
+
+    whole: str | None
+    metrics: Mapping[str, str]
+    parameters: Mapping[tuple[str, ...], str]
+    own: bool
 
 
 def read_csv(source: str, wanted: Wanted) -> Foreigners:
     """Read a CSV file. Raise SourceError with line and column of the first value that is not valid."""
     path = Path(source)
     columns, rows = rows_of(path)
-    metrics = wanted.metrics or _metrics_in(path, columns)
-    named = (*metrics, *wanted.parameters)
-    check_columns(path, [name for name in named if not _column(name, columns)], columns)
-    parameters = wanted.parameters or _parameters_in(path, columns, metrics)
-    trials = [_trial(path, line, row, metrics, parameters) for line, row in rows]
-    return Foreigners(title=f"the file {path.name}", trials=trials)
+    return _read(path, columns, ((f"line {line}", row) for line, row in rows), wanted)
+
+
+def read_download(path: Path, trials: Sequence[Any], wanted: Wanted) -> Foreigners:
+    """Read the trials in a JSON file that the dashboard has downloaded. Raise SourceError."""
+    if not trials or not all(isinstance(trial, dict) for trial in trials):
+        raise SourceError(f"{path} must have an object for each trial under 'trials'")
+    columns = list(dict.fromkeys(name for trial in trials for name in trial))
+    rows = [{name: _text(trial.get(name)) for name in columns} for trial in trials]
+    return _read(path, columns, ((f"trial {at}", row) for at, row in enumerate(rows, 1)), wanted)
+
+
+def _text(value: Any) -> str:
+    """Return a JSON value as the text that a cell of a CSV file has for it."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _read(
+    path: Path, columns: Sequence[str], rows: Iterable[tuple[str, Mapping[str, str]]], wanted: Wanted
+) -> Foreigners:
+    table = _table(path, columns, wanted)
+    return Foreigners(
+        title=f"the file {path.name}", trials=[_trial(path, place, row, table) for place, row in rows]
+    )
 
 
 def check_columns(path: Path, missing: Sequence[str], columns: Sequence[str]) -> None:
@@ -87,51 +137,96 @@ def rows_of(path: Path) -> tuple[list[str], list[Row]]:
     return columns, rows
 
 
-def _column(name: str, columns: Sequence[str]) -> str | None:
-    """Return the column of a parameter or metric, whose name may have a prefix."""
-    return next((each for each in (name, _PREFIX + name, _METRICS + name) if each in columns), None)
+def _table(path: Path, columns: Sequence[str], wanted: Wanted) -> _Table:
+    """Return what the columns mean. Raise SourceError if one is missing."""
+    whole, metrics = _results_in(path, columns, wanted.metrics)
+    names = {name.removeprefix(_PARAMETERS): name for name in columns if name.startswith(_PARAMETERS)}
+    if not names and _EXPORTED in columns:
+        names = {name: name for name in columns[: columns.index(_EXPORTED)]}
+    elif not names:
+        results = (whole, *metrics.values())
+        names = {name: name for name in columns if name not in _KNOWN and name not in results}
+    return _Table(
+        whole=whole,
+        metrics=metrics,
+        parameters=_parameters_in(path, columns, names, wanted.parameters),
+        own=_EXPORTED in columns or _DOWNLOADED.issubset(columns),
+    )
 
 
-def _metrics_in(path: Path, columns: Sequence[str]) -> tuple[str, ...]:
-    found = next((name for name in _RESULTS if name in columns), None)
-    if found is None:
+def _column(prefix: str, name: str, columns: Sequence[str]) -> str | None:
+    """Return the column of a parameter or metric, whose name may have the prefix."""
+    return next((each for each in (prefix + name, name) if each in columns), None)
+
+
+def _results_in(
+    path: Path, columns: Sequence[str], wanted: Sequence[str]
+) -> tuple[str | None, dict[str, str]]:
+    """Return the column of results that are one value, and the columns of those that are mappings."""
+    if wanted:
+        found = {name: _column(_METRICS, name, columns) for name in wanted}
+        if found[wanted[0]] is None and _DOWNLOADED.issubset(columns):
+            found[wanted[0]] = "value"  # where the dashboard writes the main objective
+        check_columns(path, [name for name, column in found.items() if column is None], columns)
+        metrics = {name: column for name, column in found.items() if column is not None}
+        return (None, metrics) if len(metrics) > 1 else (metrics[wanted[0]], {})
+    if _EXPORTED in columns:
+        after = [name for name in columns[columns.index(_EXPORTED) + 1 :] if name != _INTERMEDIATE]
+        whole = next((name for name in after if name == _RESULTS[0]), None)
+        return whole, {name.removeprefix(_METRICS): name for name in after if name != whole}
+    whole = next((name for name in _RESULTS if name in columns), None)
+    if whole is None:
         raise SourceError(
             f"{path}, line 1: there is no column {' or '.join(map(repr, _RESULTS))} with the results; "
             f"the columns are {', '.join(columns)}",
             hint="Name the column: {command} --metric NAME",
         )
-    return (found,)
+    return whole, {}
 
 
-def _parameters_in(path: Path, columns: Sequence[str], metrics: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the parameters: the columns with their prefix, or else those that mean nothing
-    else.
-    """
-    prefixed = tuple(name[len(_PREFIX) :] for name in columns if name.startswith(_PREFIX))
-    others = tuple(name for name in columns if name not in _KNOWN and name not in metrics)
-    if not (prefixed or others):
+def _parameters_in(
+    path: Path, columns: Sequence[str], names: Mapping[str, str], wanted: Sequence[str]
+) -> dict[tuple[str, ...], str]:
+    """Return the columns of the parameters: all in ``names`` (name -> column), or those that are wanted."""
+    found: dict[tuple[str, ...], str] = {}
+    missing = []
+    all_keys = {_keys(name, names): column for name, column in names.items()}
+    for name in wanted:
+        column = _column(_PARAMETERS, name, columns)
+        nested = {keys: each for keys, each in all_keys.items() if keys[0] == name}
+        found |= nested if column is None else {(name,): column}
+        missing += [name] if column is None and not nested else []
+    check_columns(path, missing, columns)
+    if not (wanted or all_keys):
         raise SourceError(
             f"{path}, line 1: there is no column of a parameter; the columns are {', '.join(columns)}"
         )
-    return prefixed or others
+    return found or all_keys
 
 
-def _trial(
-    path: Path, line: int, row: Mapping[str, str], metrics: Sequence[str], parameters: Sequence[str]
-) -> ForeignTrial:
-    place = f"{path}, line {line}"
-    cells = {name: row[_column(name, list(row)) or name] for name in (*metrics, *parameters)}
-    final = result_of(cells, metrics, place=place)
-    status = _status(row, final, place)
+def _keys(name: str, names: Mapping[str, str]) -> tuple[str, ...]:
+    """Split the name of a column such as ``net/width`` into keys if there is a column ``net/_name``."""
+    keys, begin = [], 0
+    for at, letter in enumerate(name):
+        if letter == "/" and f"{name[:at]}/{_BRANCH}" in names:
+            keys.append(name[begin:at])
+            begin = at + 1
+    return (*keys, name[begin:])
+
+
+def _trial(path: Path, where: str, row: Mapping[str, str], table: _Table) -> ForeignTrial:
+    place = f"{path}, {where}"
+    final = _result(row, table, place)
+    status = _status(row, final, place, own=table.own)
     live = not status.terminal
     times: dict[str, datetime | None] = {
         name: instant(row.get(name), place=f"{place}: {name!r}") for name in _TIMES
     }
     return ForeignTrial(
-        name=next((row[name] for name in _NAMES if row.get(name)), f"line {line}"),
-        parameters={name: parsed(cells[name]) for name in parameters if cells[name] != ""},
+        name=next((row[name] for name in _NAMES if row.get(name)), where),
+        parameters=_parameters(row, table),
         status=TrialStatus.SYS_CANCELED if live else status,
-        reason=row.get("reason") or f"its row is line {line} of {path.name}",
+        reason=row.get("reason") or f"its row is {where} of {path.name}",
         final=final,
         reports=[(value, None) for value in _reports(row.get(_INTERMEDIATE), place)],
         rerun=live or status is TrialStatus.SYS_CANCELED,
@@ -139,10 +234,47 @@ def _trial(
     )
 
 
-def _status(row: Mapping[str, str], final: Any, place: str) -> TrialStatus:
+def _result(row: Mapping[str, str], table: _Table, place: str) -> Any:
+    """Return the result in a row; None: it has none. Raise SourceError."""
+    if table.whole is not None and (row[table.whole] != "" or not table.metrics):
+        columns = {table.whole: table.whole}
+    else:
+        columns = dict(table.metrics)
+    if not table.own:
+        return result_of({name: row[column] for name, column in columns.items()}, tuple(columns), place=place)
+    reported = {name: _reported(row[column]) for name, column in columns.items() if row[column] != ""}
+    return reported.get(table.whole) if table.whole in columns else reported or None
+
+
+def _reported(cell: str) -> Any:
+    """Return what a trial has reported: a number, or another value of JSON, or text."""
+    if cell == "null":
+        return None
+    number = number_of(cell)
+    return _value(cell, own=True) if number is None else number
+
+
+def _parameters(row: Mapping[str, str], table: _Table) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for (*branches, name), column in table.parameters.items():
+        if row[column] == "":
+            continue
+        at = found
+        for branch in branches:
+            at = at.setdefault(branch, {})
+        at[name] = row[column] if branches and name == _BRANCH else _value(row[column], own=table.own)
+    return found
+
+
+def _value(cell: str, *, own: bool) -> Any:
+    """Return the value in a cell. In a table of the dashboard, text that looks like a formula has a mark."""
+    return parsed(cell[1:] if own and cell.startswith(_DISARMED) else cell)
+
+
+def _status(row: Mapping[str, str], final: Any, place: str, *, own: bool) -> TrialStatus:
     name = next((each for each in _STATUSES if row.get(each)), None)
     if name is None:
-        return TrialStatus.FAILED if final is None else TrialStatus.SUCCEEDED
+        return TrialStatus.SUCCEEDED if final is not None or own else TrialStatus.FAILED
     status = next((each for each in TrialStatus if each.value == row[name].upper()), None)
     if status is None:
         raise SourceError(f"{place}: {name!r} is {row[name]!r}; valid are {', '.join(TrialStatus)}")

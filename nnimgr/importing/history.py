@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from nnimgr.rules import facts as f
 from nnimgr.rules.fold import apply
 from nnimgr.rules.phrases import trial_count
 from nnimgr.rules.state import ExperimentState, job_id_of, trial_id_of
+from nnimgr.rules.trial_ends import fault_of_result
 from nnimgr.store.writer import ExperimentWriter
 from training_services.base import Place
 from training_services.keepers.names import IMPORTED
@@ -59,7 +60,7 @@ class ImportedHistory:
             f.KeeperBound(keeper_id=_THERE, instance=_THERE, boot_id=_THERE),
         )
         for each in facts:
-            self._fold(each.at, each.fact)
+            self._fold(each.at, self._explained(each.fact))
             if len(self._turn) >= _TURN:
                 await self._commit()
         verb = "was" if len(trials) == 1 else "were"
@@ -73,6 +74,14 @@ class ImportedHistory:
             ),
         )
         await self._commit()
+
+    def _explained(self, fact: f.Fact) -> f.Fact:
+        """Return the fact. The end of a trial with a result that is not usable says why."""
+        if not isinstance(fact, f.TrialEnded) or fact.status is not f.TrialStatus.SUCCEEDED:
+            return fact
+        trial = self.state.trials[fact.trial_id]
+        fault = None if trial.final_text is None else fault_of_result(self.state, trial)
+        return fact if fault is None else replace(fact, reason=fault)
 
     def _facts(
         self, experiment_id: str, trials: Sequence[ForeignTrial], objectives: Objectives

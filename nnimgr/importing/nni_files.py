@@ -1,4 +1,4 @@
-"""Reader of the JSON files that ``nnictl experiment export`` of NNI and of nnimgr writes."""
+"""Reader of JSON files: exports of NNI and of nnimgr, and what the dashboard downloads."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from nnimgr.importing.csv_files import read_csv
-from nnimgr.importing.trials import Foreigners, ForeignTrial, SourceError, Wanted, json_of, result_of
+from nnimgr.importing.csv_files import read_csv, read_download
+from nnimgr.importing.trials import Foreigners, ForeignTrial, SourceError, Wanted, json_of
 from nnimgr.rules.terms import TrialStatus
 
 __all__ = ["read_nni"]
@@ -26,6 +26,8 @@ def read_nni(source: str, wanted: Wanted) -> Foreigners:
     if path.suffix == ".csv":
         return read_csv(source, wanted)
     records = json_of(path)
+    if isinstance(records, dict) and isinstance(records.get("trials"), list):
+        return read_download(path, records["trials"], wanted)
     if not isinstance(records, list) or not records:
         raise SourceError(f"{path} must hold a list of objects with 'parameter' and 'value'", hint=_EXPORT)
     trials = [
@@ -44,8 +46,8 @@ def _trial(record: Any, wanted: Wanted, place: str) -> ForeignTrial:
     if not isinstance(record["parameter"], dict):
         raise SourceError(f"{place} has a 'parameter' that is not an object", hint=_EXPORT)
     value = _plain(record["value"])
-    if isinstance(value, dict) and wanted.metrics:
-        value = result_of(value, wanted.metrics, place=place)
+    if isinstance(value, dict) and len(wanted.metrics) == 1:
+        value = value.get(wanted.metrics[0], value)
     reports = record.get("intermediate", [])
     if not isinstance(reports, list):
         raise SourceError(f"{place} has an 'intermediate' that is not a list", hint=_EXPORT)

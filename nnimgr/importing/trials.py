@@ -111,19 +111,17 @@ def number_of(value: Any) -> float | int | None:
 def result_of(values: Mapping[str, Any], metrics: Sequence[str], *, place: str) -> Any:
     """Return a result: one number, or a mapping if there are several metrics. None: all of them are missing.
 
-    ``place``: where the values are, for errors. Raise SourceError.
+    A mapping lacks the metrics that are missing. ``place``: where the values are, for errors. Raise
+    SourceError if a metric is not a number.
     """
     present = {name: values[name] for name in metrics if values.get(name) not in (None, "")}
-    if not present:
-        return None
     numbers = {}
-    for name in metrics:
-        number = number_of(present.get(name))
+    for name, value in present.items():
+        number = number_of(value)
         if number is None:
-            shown = repr(present[name]) if name in present else "empty"
-            raise SourceError(f"{place}: {name!r} is {shown}; it must be a number")
+            raise SourceError(f"{place}: {name!r} is {value!r}; it must be a number")
         numbers[name] = number
-    return numbers if len(metrics) > 1 else numbers[metrics[0]]
+    return (numbers or None) if len(metrics) > 1 else numbers.get(metrics[0])
 
 
 def instant(value: Any, *, place: str) -> datetime | None:

@@ -86,16 +86,28 @@ def test_what_is_no_list_of_records(
     assert server.requests == []
 
 
-@pytest.mark.parametrize("name", ["data.csv", "data"])
-def test_csv_is_imported_by_another_option(
-    server: FakeServer, capsys: pytest.CaptureFixture[str], name: str
+TABLE = "x,trialJobId,reward\n0.5,abcde,0.25\n"
+DOWNLOAD = '{"trials": [{"id": "abcde", "sequence": 0, "attempt": 1, "value": 0.25, "parameters.x": 0.5}]}'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind", "what"),
+    [
+        ("data.csv", TABLE, "csv", "a CSV file"),
+        ("data", TABLE, "csv", "a CSV file"),
+        ("data.json", DOWNLOAD, "nni", "a download of the dashboard"),
+    ],
+)
+def test_tables_are_imported_by_another_option(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], name: str, text: str, kind: str, what: str
 ) -> None:
     tuned_by(server, "TPE")
-    Path(name).write_text("x,trialJobId,reward\n0.5,abcde,0.25\n")
+    Path(name).write_text(text)
     assert main(["experiment", "import", "-f", name]) == 1
-    command = f"nnictl experiment import --from csv {name} --to abc"
+    command = f"nnictl experiment import --from {kind} {name} --to abc"
     assert capsys.readouterr().err == (
-        f"ERROR: {name} is a CSV file, but --filename reads only JSON.\n  Import it as CSV: {command}\n"
+        f"ERROR: {name} is {what}, but --filename reads only JSON that 'experiment export' has written.\n"
+        f"  Import it: {command}\n"
     )
     assert main(command.split()[1:]) == 0
     (sent,) = [body for method, path, body in server.requests if path == "experiments/abc/import"]
@@ -180,3 +192,10 @@ def test_a_pareto_set_that_is_too_large(server: FakeServer, capsys: pytest.Captu
     server.add("abc").pareto = {**PARETO, "total": 20_000}
     assert main(["experiment", "pareto", "abc"]) == 0
     assert "The table shows 2 of 20000 trials, spread evenly." in capsys.readouterr().err
+
+
+def test_an_exported_csv_keeps_a_parameter_apart_from_a_metric_with_the_same_name(server: FakeServer) -> None:
+    result = {"trialId": "ta", "sequence": 0, "parameterId": 0, "parameters": {"loss": 1}, "value": None}
+    server.add("abc").export = [{**result, "text": '{"loss": 2, "ms": 3}', "intermediates": []}]
+    assert main(["experiment", "export", "-f", "out.csv"]) == 0
+    assert Path("out.csv").read_text() == "loss,trialJobId,metrics.loss,ms\n1,ta,2,3\n"

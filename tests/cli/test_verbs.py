@@ -278,9 +278,9 @@ def test_export_as_csv(server: FakeServer, capsys: pytest.CaptureFixture[str]) -
     with open("out.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
     assert rows == [
-        ["x", "trialJobId", "reward", "intermediate", "m", "default", "loss"],
-        ["1", "ta", "0.5", "[0.1,0.5]", "", "", ""],
-        ["2", "tb", "", '["good",{"default": 0.7, "loss": NaN}]', '{"_name": "a"}', "0.7", "nan"],
+        ["x", "m", "trialJobId", "reward", "intermediate", "default", "loss"],
+        ["1", "", "ta", "0.5", "[0.1,0.5]", "", ""],
+        ["2", '{"_name": "a"}', "tb", "", '["good",{"default": 0.7, "loss": NaN}]', "0.7", "nan"],
     ]
     assert [path.name for path in Path().glob("*out.csv*")] == ["out.csv"]
 
@@ -303,7 +303,7 @@ def test_the_end_of_a_files_name_is_its_type(
     assert main(["experiment", "export", *words.split()]) == 0
     name = words.split()[1]
     assert capsys.readouterr().out == f"INFO: 2 results were written to {name} as {kind}\n"
-    assert Path(name).read_text().startswith("x,trialJobId" if kind == "CSV" else "[")
+    assert Path(name).read_text().startswith("x,m,trialJobId" if kind == "CSV" else "[")
 
 
 def test_export_of_a_multi_phase_trial(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:

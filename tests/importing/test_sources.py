@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from nnimgr.analysis.flatten import flatten
 from nnimgr.importing.sources import read_source
 from nnimgr.importing.spaces import space_of
 from nnimgr.importing.trials import SourceError, Wanted
@@ -253,3 +256,83 @@ def test_a_search_space_contains_all_parameter_sets() -> None:
         "same": {"_type": "choice", "_value": [3]},
         "l": {"_type": "choice", "_value": [[1], [2]]},
     }
+
+
+NESTED = [
+    {"lr": 0.1, "net": {"_name": "conv", "width": 3, "act": {"_name": "elu", "alpha": 0.5}}},
+    {"lr": 0.2, "net": {"_name": "none"}, "note": "=1+1"},
+]
+
+
+def test_results_that_are_no_numbers_are_kept_as_they_were_exported(tmp_path: Path) -> None:
+    source = csv_file(
+        tmp_path,
+        "lr,loss,trialJobId,metrics.loss,ms,reward,intermediate\n"
+        '0.1,5,a,1.5,2,,"[3.0, {""ms"": 1}]"\n'
+        "0.2,6,b,1.5,,,[]\n"
+        "0.3,7,c,,,good,[]\n"
+        "0.4,8,d,,,,[null]\n",
+    )
+    trials = read_source("csv", source, Wanted()).trials
+    assert [trial.final for trial in trials] == [{"loss": 1.5, "ms": 2}, {"loss": 1.5}, "good", None]
+    assert [trial.parameters for trial in trials][:2] == [{"lr": 0.1, "loss": 5}, {"lr": 0.2, "loss": 6}]
+    assert [value for value, _ in trials[0].reports] == [3.0, {"ms": 1}]
+    found = read_source("csv", source, Wanted(metrics=("loss", "ms"), parameters=("lr", "loss"))).trials
+    assert [trial.final for trial in found][:2] == [{"loss": 1.5, "ms": 2}, {"loss": 1.5}]
+
+
+@pytest.mark.parametrize("wanted", [Wanted(), Wanted(parameters=("lr", "net"))])
+def test_a_download_of_the_dashboard_has_nested_parameters(tmp_path: Path, wanted: Wanted) -> None:
+    rows = [
+        {
+            "id": f"t{at}",
+            "sequence": at,
+            "status": "SUCCEEDED",
+            "attempt": 1,
+            "value": value,
+            "reason": "done",
+            **{f"parameters.{name}": each for name, each in flatten(parameters)},
+        }
+        for at, (parameters, value) in enumerate(zip(NESTED, (1.5, "good"), strict=True))
+    ]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names)
+    writer.writeheader()
+    writer.writerows([{name: _harmless(row.get(name)) for name in names} for row in rows])
+    (tmp_path / "trials.json").write_text(
+        json.dumps({"total": 2, "trials": [{name: row.get(name) for name in names} for row in rows]})
+    )
+    named = wanted.parameters or ("lr", "net", "note")
+    expected = [{name: each[name] for name in named if name in each} for each in NESTED]
+    for kind, source in (
+        ("csv", csv_file(tmp_path, text.getvalue())),
+        ("nni", str(tmp_path / "trials.json")),
+    ):
+        trials = read_source(kind, source, wanted).trials
+        assert [trial.parameters for trial in trials] == expected
+        assert [(trial.name, trial.final) for trial in trials] == [("t0", 1.5), ("t1", "good")]
+
+
+def _harmless(value: object) -> object:
+    return f"'{value}" if str(value).startswith("=") else value
+
+
+def test_the_dashboards_value_is_that_of_the_main_objective(tmp_path: Path) -> None:
+    source = csv_file(
+        tmp_path,
+        "id,sequence,status,attempt,value,parameters.value,metrics.ms\n"
+        "a,0,SUCCEEDED,1,0.5,7,3\n"
+        "b,1,SUCCEEDED,1,,8,\n",
+    )
+    trials = read_source("csv", source, Wanted(metrics=("loss", "ms"))).trials
+    assert [trial.final for trial in trials] == [{"loss": 0.5, "ms": 3}, None]
+    assert [trial.parameters for trial in trials] == [{"value": 7}, {"value": 8}]
+
+
+def test_a_download_without_trials_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "trials.json"
+    for trials in ([], [1]):
+        file.write_text(json.dumps({"total": 0, "trials": trials}))
+        with pytest.raises(SourceError, match="must have an object for each trial under 'trials'"):
+            read_source("nni", str(file), Wanted())
