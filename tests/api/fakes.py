@@ -23,7 +23,7 @@ from nnimgr.core.managing.manager import (
     UnknownExperiment,
 )
 from nnimgr.core.managing.stored import StoredSummaries
-from nnimgr.core.running import requests
+from nnimgr.core.running import new_trials, requests
 from nnimgr.core.running.imported_results import ImportedResults, judge
 from nnimgr.core.running.mailbox import Builder
 from nnimgr.core.running.notices import Notice
@@ -169,7 +169,7 @@ class FakeRunner:
         origin: f.Origin | None = None,
         raise_limit: bool = False,
     ) -> AddedTrial:
-        addition = requests.TrialAddition(
+        addition = new_trials.TrialAddition(
             parameters,
             outstanding=0,
             key=key,
@@ -185,8 +185,8 @@ class FakeRunner:
         after = requests.changed_config(self.config, changes, elapsed=timedelta())
         return requests.record_config(self.config, after)
 
-    async def rerun(self, find: Callable[[], Sequence[requests.FailedTrial]]) -> Sequence[f.Suggested]:
-        facts = await self.request(requests.rerun(await asyncio.to_thread(find)))
+    async def rerun(self, find: Callable[[], Sequence[new_trials.FailedTrial]]) -> Sequence[f.Suggested]:
+        facts = await self.request(new_trials.rerun(await asyncio.to_thread(find)))
         return [fact for fact in facts if isinstance(fact, f.Suggested)]
 
     async def pause_trial(self, trial_id: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nnimgr.config import AlgorithmConfig
-from nnimgr.core.running.requests import initial_trials
+from nnimgr.core.running.new_trials import initial_trials
 from nnimgr.core.running.runner import ExperimentRunner
 from nnimgr.core.running.search import Search
 from nnimgr.dispatcher import messages as m

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from nnimgr import codec
-from nnimgr.core.running import requests
-from nnimgr.core.running.requests import FailedTrial, RequestRefused
+from nnimgr.core.running import new_trials
+from nnimgr.core.running.new_trials import FailedTrial
+from nnimgr.core.running.requests import RequestRefused
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import ExperimentState
 from nnimgr.rules.trial_ends import LONGEST_RETRY_DELAY, RETRY_DELAY
@@ -243,7 +244,7 @@ def failed(life: Life, *sequences: int) -> list[FailedTrial]:
 
 
 def rerun(life: Life, *sequences: int) -> list[f.Suggested]:
-    facts = life.take(*requests.rerun(failed(life, *sequences))(life.state))
+    facts = life.take(*new_trials.rerun(failed(life, *sequences))(life.state))
     return [fact for fact in facts if isinstance(fact, f.Suggested)]
 
 
@@ -253,7 +254,7 @@ def test_the_retry_of_a_fork_says_where_it_starts() -> None:
         life.start(sequence)
         life.end(sequence, 1)
     plain, fork = failed(life, 0, 1)
-    facts = life.take(*requests.rerun([plain, replace(fork, forked=True)])(life.state))
+    facts = life.take(*new_trials.rerun([plain, replace(fork, forked=True)])(life.state))
     (noted,) = (fact for fact in facts if isinstance(fact, f.TrialNoted))
     assert noted.trial_id == life.trial(3)
     assert noted.note.startswith(f"{fork.id} was a fork; its retry starts from the beginning")
@@ -297,4 +298,4 @@ def test_trials_run_again_survive_a_stop() -> None:
 def test_nothing_is_run_again_in_a_closed_experiment(status: f.ExperimentStatus) -> None:
     state: Any = ExperimentState(id="exp", status=status)
     with pytest.raises(RequestRefused, match="resume it first"):
-        requests.rerun([])(state)
+        new_trials.rerun([])(state)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nnimgr.core.running.requests import fork_origin
+from nnimgr.core.running.new_trials import fork_origin
 from nnimgr.dispatcher import messages as m
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import trial_id_of

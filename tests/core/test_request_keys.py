@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nnimgr import codec
-from nnimgr.core.running import requests
+from nnimgr.core.running import new_trials
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import AddedTrial, ExperimentState
 from nnimgr.store.rows import read_fact, read_snapshot, snapshot_row
@@ -13,7 +13,7 @@ from tests.rules.driver import Life
 
 
 def add(life: Life, key: str | None) -> AddedTrial:
-    addition = requests.TrialAddition({"x": 1}, outstanding=0, key=key)
+    addition = new_trials.TrialAddition({"x": 1}, outstanding=0, key=key)
     life.take(*addition(life.state))
     assert addition.added is not None
     return addition.added

@@ -10,7 +10,7 @@ from types import FrameType
 
 import pytest
 
-from nnimgr.core.running import requests
+from nnimgr.core.running import new_trials
 from tests.e2e.scene import Scene, eventually, scene
 from tests.gpus import ScriptedGpus
 from tests.rules import driver
@@ -44,7 +44,7 @@ def test_the_cores_work_for_an_event_is_the_same(monkeypatch: pytest.MonkeyPatch
     def calls(waiting: int) -> int:
         life = driver.Life(trial_concurrency=1, tuner=False)
         for number in range(waiting):
-            life.take(*requests.TrialAddition({"x": number}, outstanding=0)(life.state))
+            life.take(*new_trials.TrialAddition({"x": number}, outstanding=0)(life.state))
         life.start(0)
         with Calls() as counted:
             life.metric(0, 0, 0.5)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nnimgr.core.running import requests
+from nnimgr.core.running import new_trials, requests
 from nnimgr.core.running.notices import notices_of
 from nnimgr.core.running.requests import RequestRefused
 from nnimgr.rules import facts as f
@@ -76,7 +76,7 @@ def test_a_checkpoint_from_which_a_fork_continues_stays() -> None:
     first, second = trials(2, checkpoints_limit=40)
     origin = replace(first.trial.checkpoints[0].origin, trial_id=first.id, position=0)
     job_id = first.job_id
-    first.life.take(*requests.TrialAddition({"x": 1}, outstanding=0, origin=origin)(first.life.state))
+    first.life.take(*new_trials.TrialAddition({"x": 1}, outstanding=0, origin=origin)(first.life.state))
     first.end(0)
     third = Saving(life=first.life, sequence=2)
     assert pruned(third.save(1)) == [(job_id, 1, ())]  # it now has a checkpoint of its own
@@ -90,7 +90,7 @@ def test_a_deleted_checkpoint_can_neither_be_forked_nor_pinned() -> None:
     first.end(0)
     state = second.life.state
     with pytest.raises(RequestRefused, match="cannot be used any more"):
-        requests.TrialAddition({"x": 1}, outstanding=0, origin=origin)(state)
+        new_trials.TrialAddition({"x": 1}, outstanding=0, origin=origin)(state)
     with pytest.raises(RequestRefused, match="has no checkpoint 1 of attempt 1 any more"):
         requests.pin_checkpoint(trial_id, 1, 1, pinned=True, saved=origin)(state)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nnimgr.core.running import requests
+from nnimgr.core.running import new_trials, requests
 from nnimgr.rules import facts as f
 from nnimgr.rules.decisions import NOTHING_SAVED, recorded_as
 from tests.rules.driver import Life, refold
@@ -263,8 +263,8 @@ def test_a_fork_begins_with_a_checkpoint_of_another_trial() -> None:
     donor.report(0.8)
     donor.save(1)
     life = donor.life
-    origin = requests.fork_origin(life.state, donor.id, None)
-    life.take(*requests.TrialAddition({"x": 1}, outstanding=0, origin=origin)(life.state))
+    origin = new_trials.fork_origin(life.state, donor.id, None)
+    life.take(*new_trials.TrialAddition({"x": 1}, outstanding=0, origin=origin)(life.state))
     fork = life.state.trials[life.trial(2)]
     assert fork.origin is not None and fork.origin.origin == origin
     assert (origin.trial_id, origin.number, origin.position, origin.reports) == (donor.id, 1, 0, 1)

@@ -21,7 +21,8 @@ from nnimgr.api.nni.asking import ReadOnly, answer
 from nnimgr.api.nni.javascript import stringify
 from nnimgr.config import ConfigError
 from nnimgr.core.managing.manager import UnknownExperiment
-from nnimgr.core.running.requests import BudgetSpent, RequestRefused, UnknownTrial
+from nnimgr.core.running.new_trials import BudgetSpent
+from nnimgr.core.running.requests import RequestRefused, UnknownTrial
 from nnimgr.core.running.runner import RunnerClosed
 from nnimgr.home import HomeError
 from nnimgr.store.errors import StoreError

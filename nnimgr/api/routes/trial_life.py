@@ -14,7 +14,8 @@ from nnimgr.api import models
 from nnimgr.api.convert import fork_of, leg_of, related_of
 from nnimgr.api.dependencies import Live, Reader, TrialId, refusals, reply
 from nnimgr.api.routes.trials import IdempotencyKey, has_ended, trial_row
-from nnimgr.core.running.requests import RequestRefused, UnknownTrial, check_changes, fork_origin
+from nnimgr.core.running.new_trials import check_changes, fork_origin
+from nnimgr.core.running.requests import RequestRefused, UnknownTrial
 from nnimgr.core.running.runner import ExperimentRunner
 from nnimgr.store.reader import ExperimentReader
 

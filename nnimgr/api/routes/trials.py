@@ -30,7 +30,8 @@ from nnimgr.api.logs import LogName, begun, log_stream
 from nnimgr.api.models import Order
 from nnimgr.api.streams import PartedResponse, until, whole
 from nnimgr.config.parameter_sets import misfits_of_each
-from nnimgr.core.running.requests import FailedTrial, RequestRefused, check_changes
+from nnimgr.core.running.new_trials import FailedTrial, check_changes
+from nnimgr.core.running.requests import RequestRefused
 from nnimgr.rules.facts import SuggestionSource, TrialStatus
 from nnimgr.store.jobs import JobRow
 from nnimgr.store.reader import TRIAL_SORTS, ExperimentReader, TrialRow

@@ -18,7 +18,7 @@ from nnimgr.config.secrets import hide_secrets
 from nnimgr.core.managing.assembly import seed_of
 from nnimgr.core.managing.experiments import ExperimentConflict, NewExperiment
 from nnimgr.core.managing.folder import Surroundings
-from nnimgr.core.running.requests import initial_trials
+from nnimgr.core.running.new_trials import initial_trials
 from nnimgr.index import IndexEntry
 from nnimgr.rules import facts as f
 from nnimgr.store.reader import ExperimentReader

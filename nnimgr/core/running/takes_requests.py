@@ -14,7 +14,7 @@ from nnimgr.config import AlgorithmConfig, ExperimentConfig, check_feasibility
 from nnimgr.core.running import requests
 from nnimgr.core.running.imported_results import ImportedResults, judge
 from nnimgr.core.running.mailbox import Builder
-from nnimgr.core.running.requests import FailedTrial
+from nnimgr.core.running.new_trials import FailedTrial, TrialAddition, rerun
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import AddedTrial, ExperimentState
 
@@ -60,7 +60,7 @@ class TakesRequests(abc.ABC):
 
         Raise RequestRefused, or ValueError for parameters that are not JSON.
         """
-        addition = requests.TrialAddition(
+        addition = TrialAddition(
             parameters,
             outstanding=self.outstanding,
             key=key,
@@ -88,7 +88,7 @@ class TakesRequests(abc.ABC):
         """
         async with self._rerunning:
             trials = await asyncio.to_thread(find)
-            facts = await self.request(requests.rerun(trials))
+            facts = await self.request(rerun(trials))
             return [fact for fact in facts if isinstance(fact, f.Suggested)]
 
     async def stop_trial(self, trial_id: str) -> None:
