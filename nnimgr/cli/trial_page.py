@@ -79,17 +79,20 @@ def _origin(client: Client, experiment_id: str, trial: Mapping[str, Any]) -> Ite
         yield "Source", trial["source"]
     if trial["retryOf"] is None:
         return
-    other = client.get("experiments", experiment_id, "trials", trial["retryOf"])
-    name = f"trial {other['sequence']} ({other['id']})"
     if trial["source"] != "fork":
-        yield "Repeats", name
+        yield "Repeats", _named(client.get("experiments", experiment_id, "trials", trial["retryOf"]))
+    if trial["source"] not in ("fork", "rerun"):
         return
-    forks = client.get("experiments", experiment_id, "lineage")["forks"]
-    for fork in forks:
+    for fork in client.get("experiments", experiment_id, "lineage")["forks"]:
         if fork["trialId"] == trial["id"]:
+            other = client.get("experiments", experiment_id, "trials", fork["originTrialId"])
             step = "" if fork["step"] is None else f" (step {fork['step']})"
-            name = f"checkpoint {fork['originAttempt']}.{fork['originNumber']}{step} of {name}"
-    yield "Continues", f"from {name}{_changes(trial['parameters'], other['parameters'])}"
+            name = f"checkpoint {fork['originAttempt']}.{fork['originNumber']}{step} of {_named(other)}"
+            yield "Continues", f"from {name}{_changes(trial['parameters'], other['parameters'])}"
+
+
+def _named(trial: Mapping[str, Any]) -> str:
+    return f"trial {trial['sequence']} ({trial['id']})"
 
 
 def _changes(parameters: Any, before: Any) -> str:

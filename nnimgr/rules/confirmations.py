@@ -110,7 +110,7 @@ def note_result(state: ExperimentState, trial: TrialState) -> None:
     A trial whose result depends on a checkpoint of another trial cannot be repeated from its beginning.
     """
     rule, value = state.limits.confirm_best, trial.final_value
-    if rule is None or value is None or trial.leg or trial.source is f.SuggestionSource.FORK:
+    if rule is None or value is None or trial.leg or trial.forked:
         return
     leaders = state.leaders
     if len(leaders) >= rule.top and not _is_better(state, value, leaders[-1].value):

@@ -108,6 +108,7 @@ def resources_refused(trial: TrialState, why: str) -> f.DecisionRefused | None:
 def begin_fork(state: ExperimentState, trial: TrialState, origin: f.Origin) -> None:
     """Let a new trial begin with a checkpoint of another trial, which may have ended."""
     assert origin.trial_id is not None
+    trial.forked = True
     found = checkpoint_of(state, job_id_of(state.id, origin.trial_id, origin.attempt), origin.number)
     if found is None:
         keeper = state.keepers.get(origin.keeper_id)

@@ -40,7 +40,7 @@ from training_services.base import trial_of_job as trial_of_job
 
 FIVE_CHARACTERS = 26 * 36**4  # number of trial ids with five characters
 ATTEMPTS_OF_AN_EPOCH = 1000  # more attempts than a trial can have while one runner holds the experiment
-SNAPSHOT_VERSION = 14  # increased with each change of the state's fields; older snapshots are not loaded
+SNAPSHOT_VERSION = 15  # increased with each change of the state's fields; older snapshots are not loaded
 
 
 @dataclass(slots=True, kw_only=True)

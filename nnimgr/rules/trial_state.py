@@ -278,6 +278,7 @@ class TrialState:
     status: TrialStatus = TrialStatus.WAITING
     retry_of: str | None = None
     seed: int | None = None  # of a confirmation
+    forked: bool = False  # True: it began with a checkpoint of another trial
     reuse: Reuse | None = None  # the trial gets this result and is not run
     attempt: int = 1  # number of the present attempt, or of the next
     # attempts up to this number may have run, although the database, an older copy, has no facts about them

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -42,7 +42,7 @@ class LegRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkRow:
-    """Trial that a user has let continue from a checkpoint of another trial. The fields are as in LegRow."""
+    """Trial that has begun with a checkpoint of another trial. The fields are as in LegRow."""
 
     trial_id: str
     reports: int
@@ -99,15 +99,27 @@ class LegQueries(DatabaseReader):
         query = query.order_by(table.c.number)
         return self._rows(query, lambda row: LegRow(**{**row, **_instants(row, "at", "saved_at")}))
 
-    def forks(self) -> list[ForkRow]:
-        """Return all forks, the oldest first."""
-        t, c = schema.trials.c, schema.checkpoints.c
-        forks = select(t.trial_id).where(t.experiment_id == self._id, t.source == SuggestionSource.FORK.value)
-        origins = {
+    def origins(self, trial_ids: Collection[str] | None = None) -> dict[str, Origin]:
+        """Return the checkpoints of other trials with which trials began: id of the trial -> checkpoint.
+
+        The order is that of the trials. ``trial_ids``: only these trials count; None: all trials.
+        """
+        t = schema.trials.c
+        # A retry of a failed fork is a fork, too.
+        sources = (SuggestionSource.FORK.value, SuggestionSource.RERUN.value)
+        forks = select(t.trial_id).where(t.experiment_id == self._id, t.source.in_(sources))
+        return {
             trial_id: fact.origin
             for trial_id, fact in self._suggested(forks).items()
-            if fact.origin is not None and fact.origin.trial_id is not None
+            if fact.origin is not None
+            and fact.origin.trial_id is not None
+            and (trial_ids is None or trial_id in trial_ids)
         }
+
+    def forks(self) -> list[ForkRow]:
+        """Return all forks, the oldest first."""
+        c = schema.checkpoints.c
+        origins = self.origins()
         query = select(c.trial_id, c.attempt, c.number, c.at).where(
             c.experiment_id == self._id, c.trial_id.in_({origin.trial_id for origin in origins.values()})
         )
@@ -132,8 +144,9 @@ class LegQueries(DatabaseReader):
     def related(self) -> list[RelatedRow]:
         """Return the trials that legs and forks connect, and those with several legs, by sequence number."""
         t, j, leg = schema.trials.c, schema.jobs.c, schema.legs.c
-        fork = (t.experiment_id == self._id) & (t.source == SuggestionSource.FORK.value)
-        parts = [select(t.trial_id).where(fork), select(t.retry_of).where(fork)]
+        forks = self.origins()
+        of_forks = {*forks, *(origin.trial_id for origin in forks.values())}
+        parts = [select(t.trial_id).where(t.experiment_id == self._id, t.trial_id.in_(of_forks))]
         if self._has_table(schema.legs):
             own = leg.experiment_id == self._id
             parts += [select(leg.trial_id).where(own), select(leg.origin_trial_id).where(own)]

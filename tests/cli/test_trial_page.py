@@ -169,6 +169,14 @@ def test_a_fork_says_where_it_continues_and_what_is_changed(server: FakeServer) 
     names["step"] = None
     server.experiments["abc"].trials = [before, {**fork, "parameters": before["parameters"]}]
     assert continues() == "from checkpoint 1.2 of trial 0 (ta)"
+    retry = {**fork, "id": "tc", "sequence": 2, "source": "rerun", "retryOf": "tb"}
+    server.experiments["abc"].trials = [before, fork, {**retry, "parameters": before["parameters"]}]
+    server.experiments["abc"].forks = [names, {**names, "trialId": "tc"}]
+    lines = in_a_terminal("trial", "show", "-T", "2", columns=200).lines
+    assert [line.split(maxsplit=1) for line in lines if line.startswith(("Repeats", "Continues"))] == [
+        ["Repeats", "trial 1 (tb)"],
+        ["Continues", "from checkpoint 1.2 of trial 0 (ta)"],
+    ]
 
 
 def test_the_latest_of_many_reports(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:

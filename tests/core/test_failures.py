@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -246,18 +245,6 @@ def failed(life: Life, *sequences: int) -> list[FailedTrial]:
 def rerun(life: Life, *sequences: int) -> list[f.Suggested]:
     facts = life.take(*new_trials.rerun(failed(life, *sequences))(life.state))
     return [fact for fact in facts if isinstance(fact, f.Suggested)]
-
-
-def test_the_retry_of_a_fork_says_where_it_starts() -> None:
-    life = Life(trial_concurrency=2, max_trial_number=2)
-    for sequence in range(2):
-        life.start(sequence)
-        life.end(sequence, 1)
-    plain, fork = failed(life, 0, 1)
-    facts = life.take(*new_trials.rerun([plain, replace(fork, forked=True)])(life.state))
-    (noted,) = (fact for fact in facts if isinstance(fact, f.TrialNoted))
-    assert noted.trial_id == life.trial(3)
-    assert noted.note.startswith(f"{fork.id} was a fork; its retry starts from the beginning")
 
 
 def test_a_trial_run_again_takes_the_place_of_the_failed_one() -> None:

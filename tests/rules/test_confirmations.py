@@ -225,7 +225,7 @@ def test_trials_that_depend_on_other_trials_are_not_confirmed() -> None:
     succeed(life, 0, 0.1)
     life.state.trials[life.trial(1)].leg = 1
     succeed(life, 1, 0.9)
-    life.state.trials[life.trial(2)].source = f.SuggestionSource.FORK
+    life.state.trials[life.trial(2)].forked = True
     succeed(life, 2, 0.8)
     assert [number for number, _, _ in created(life)] == [0]
 

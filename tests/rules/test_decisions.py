@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -269,4 +270,28 @@ def test_a_fork_begins_with_a_checkpoint_of_another_trial() -> None:
     assert fork.origin is not None and fork.origin.origin == origin
     assert (origin.trial_id, origin.number, origin.position, origin.reports) == (donor.id, 1, 0, 1)
     assert (fork.parameters, fork.intermediates, fork.retry_of) == ('{"x": 1}', 1, donor.id)
+    assert refold(life.log) == life.state
+
+
+def test_the_retry_of_a_fork_begins_with_its_checkpoint_while_that_exists() -> None:
+    donor, _ = members(2, max_trial_number=3)
+    donor.report(0.8)
+    donor.save(1)
+    life = donor.life
+    origin = new_trials.fork_origin(life.state, donor.id, None)
+    failed = new_trials.FailedTrial(id="bad", parameter_id=None, parameters='{"x": 1}', origin=origin)
+    (again,) = life.take(*new_trials.rerun([failed])(life.state))[:1]
+    assert isinstance(again, f.Suggested)
+    trial = life.state.trials[again.trial_id]
+    assert (again.source, again.retry_of, trial.forked) == (f.SuggestionSource.RERUN, "bad", True)
+    assert trial.origin is not None and trial.origin.origin == origin
+    assert (trial.intermediates, trial.note) == (1, None)
+    lost = replace(failed, origin=replace(origin, number=7))
+    (suggested, noted) = new_trials.rerun([lost])(life.state)
+    assert isinstance(suggested, f.Suggested) and suggested.origin is None
+    assert noted == f.TrialNoted(
+        trial_id=suggested.trial_id,
+        note=f"checkpoint 7 of trial {donor.id} cannot be used any more: this retry of the fork bad starts "
+        "from the beginning",
+    )
     assert refold(life.log) == life.state

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nnimgr.core.running.new_trials import FailedTrial, rerun
 from nnimgr.rules import facts as f
 from nnimgr.rules.decisions import recorded_as
 from nnimgr.store.reader import ExperimentReader
@@ -135,3 +136,14 @@ async def test_an_ended_trial_has_origins_for_forks(tmp_path: Path, writer: Expe
         assert (row.trial_id, row.origin_trial_id, row.reports, row.step) == (fork.id, donor.id, 2, 2)
         assert row.saved_at == reader.checkpoints(donor.id)[0].at
         assert [row.sequence for row in reader.related()] == [0, 2]
+    fork.end(1)
+    failed = FailedTrial(id=fork.id, parameter_id=None, parameters='{"x": 3}', origin=origin)
+    life.take(
+        f.ConfigChanged(changes={}, limits=replace(life.state.limits, max_trial_number=4)),
+        *rerun([failed])(life.state),
+    )
+    await life.store(writer)
+    with contextlib.closing(ExperimentReader(tmp_path)) as reader:
+        assert reader.origins([life.trial(3)]) == {life.trial(3): origin}
+        assert [row.trial_id for row in reader.forks()] == [fork.id, life.trial(3)]
+        assert [row.sequence for row in reader.related()] == [0, 2, 3]

@@ -403,12 +403,13 @@ def _failed(reader: ExperimentReader, ids: list[str] | None) -> list[FailedTrial
                 why = f"has not failed: it is {row.status}"
             raise RequestRefused(f"Trial {row.title} {why}.")
     chosen = found.values() if ids is None else [found[trial_id] for trial_id in dict.fromkeys(ids)]
+    origins = reader.origins([row.trial_id for row in chosen])
     return [
         FailedTrial(
             id=row.trial_id,
             parameter_id=row.parameter_id,
             parameters=row.parameters,
-            forked=row.source is SuggestionSource.FORK,
+            origin=origins.get(row.trial_id),
         )
         for row in chosen
     ]

@@ -72,7 +72,10 @@ class TrialAddition:
             raise RequestRefused(complaint)
         _check_rules(state)
         if self._origin is not None:
-            _check_origin(state, self._origin)
+            if state.limits.multi_phase:
+                raise RequestRefused(_NO_MULTI_PHASE)
+            if (fault := _fault_of_origin(state, self._origin)) is not None:
+                raise RequestRefused(fault)
         raised: Sequence[f.Fact] = ()
         if state.budget is not None and state.budget <= self._outstanding:
             enough = state.counted + self._outstanding + 1
@@ -136,18 +139,19 @@ def _no_checkpoint(state: ExperimentState, trial: TrialState) -> str:
     return f"no host has a usable checkpoint of trial {trial.title} now; {see_checkpoints(state, trial.id)}"
 
 
-def _check_origin(state: ExperimentState, origin: f.Origin) -> None:
-    """Raise RequestRefused if the checkpoint for a fork has been deleted, or if its host is unknown."""
+def _fault_of_origin(state: ExperimentState, origin: f.Origin) -> str | None:
+    """Return why no trial can begin with this checkpoint; None: it can. It may be deleted, or on a host that
+    is not known.
+    """
     assert origin.trial_id is not None
-    if state.limits.multi_phase:
-        raise RequestRefused(_NO_MULTI_PHASE)
     job_id = job_id_of(state.id, origin.trial_id, origin.attempt)
     if origin.trial_id in state.trials:
         gone = checkpoint_of(state, job_id, origin.number) is None
     else:
         gone = is_deleted(state, job_id, origin.number)
     if gone or origin.keeper_id not in state.keepers:
-        raise RequestRefused(f"checkpoint {origin.number} of trial {origin.trial_id} cannot be used any more")
+        return f"checkpoint {origin.number} of trial {origin.trial_id} cannot be used any more"
+    return None
 
 
 def check_changes(
@@ -182,18 +186,22 @@ def initial_trials(experiment_id: str, sets: Sequence[Any]) -> list[f.Suggested]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedTrial:
-    """Failed trial that was not run again yet. ``parameters``: JSON text. ``forked``: it was a fork."""
+    """Failed trial that was not run again yet. ``parameters``: JSON text.
+
+    ``origin``: the checkpoint of another trial with which it began; None: it began at the beginning.
+    """
 
     id: str
     parameter_id: int | None
     parameters: str
-    forked: bool = False
+    origin: f.Origin | None = None
 
 
 def rerun(trials: Sequence[FailedTrial]) -> Builder:
     """Return a builder of facts that run failed trials again, each as a new trial.
 
-    A new trial takes the place of its failed trial in the count for maxTrialNumber.
+    A new trial takes the place of its failed trial in the count for maxTrialNumber. A fork begins again with
+    its checkpoint, if that can still be used.
     """
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
@@ -201,6 +209,7 @@ def rerun(trials: Sequence[FailedTrial]) -> Builder:
         _check_rules(state)
         facts: list[f.Fact] = []
         for sequence, trial in enumerate(trials, state.next_sequence):
+            lost = None if trial.origin is None else _fault_of_origin(state, trial.origin)
             again = f.Suggested(
                 trial_id=state.trial_id(sequence),
                 sequence=sequence,
@@ -208,10 +217,11 @@ def rerun(trials: Sequence[FailedTrial]) -> Builder:
                 parameter_id=trial.parameter_id,
                 parameters=trial.parameters,
                 retry_of=trial.id,
+                origin=trial.origin if lost is None else None,
             )
             facts.append(again)
-            if trial.forked:
-                note = f"{trial.id} was a fork; its retry starts from the beginning, without the checkpoint"
+            if lost is not None:
+                note = f"{lost}: this retry of the fork {trial.id} starts from the beginning"
                 facts.append(f.TrialNoted(trial_id=again.trial_id, note=note))
         return facts
 
