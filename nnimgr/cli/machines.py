@@ -164,7 +164,7 @@ def _row(machine: Mapping[str, Any]) -> tuple[str, ...]:
         str(len(machine["trialIds"])),
         _shown(machine["gpus"]),
         _shown(machine["cpus"]),
-        "-" if memory is None else f"{memory / 1024:.4g} GB",
+        "-" if memory is None else f"{memory / 1024:.4g} GiB",
         _shown(machine["keeperVersion"]),
         _time_left(machine["endsAt"]),
     )

@@ -44,7 +44,7 @@ def shown(server: FakeServer, capsys: Capture, *machines: dict[str, Any]) -> lis
 def test_machines_that_stay_have_no_time_limit(server: FakeServer, capsys: Capture) -> None:
     title, row = shown(server, capsys, machine("gpu1"))
     assert title == ["MACHINE", "STATE", "TRIALS", "GPUS", "CPUS", "MEMORY", "KEEPER"]
-    assert row == ["gpu1", "connected", "2", "-", "4", "2 GB", "1.0"]
+    assert row == ["gpu1", "connected", "2", "-", "4", "2 GiB", "1.0"]
 
 
 def test_allocations_of_a_cluster(server: FakeServer, capsys: Capture) -> None:
@@ -55,6 +55,6 @@ def test_allocations_of_a_cluster(server: FakeServer, capsys: Capture) -> None:
     running = machine("allocation 7 on n1", endsAt=ends_at)
     title, first, second, below = shown(server, capsys, running, waiting)
     assert title[-1] == "TIME LEFT"
-    assert first == ["allocation 7 on n1", "connected", "2", "-", "4", "2 GB", "1.0", "2 h 3 min"]
+    assert first == ["allocation 7 on n1", "connected", "2", "-", "4", "2 GiB", "1.0", "2 h 3 min"]
     assert second == ["allocation 8", "connecting", "0", "-", "-", "-", "-"]
     assert below == [why]
