@@ -22,6 +22,7 @@ from training_services.keepers.names import ASK, IMPORTED, why_no_files
 
 __all__ = ["show"]
 
+_FORKED = ("fork", "rerun")  # sources of trials that may begin with a checkpoint of another trial
 _MOST_REPORTS = 5  # latest intermediate results to show
 _MOST_READ = 1000  # intermediate results to read; if a trial has more, only its latest one is shown
 _MOST_LETTERS = 200  # letters of a result that is a text
@@ -81,7 +82,7 @@ def _origin(client: Client, experiment_id: str, trial: Mapping[str, Any]) -> Ite
         return
     if trial["source"] != "fork":
         yield "Repeats", _named(client.get("experiments", experiment_id, "trials", trial["retryOf"]))
-    if trial["source"] not in ("fork", "rerun"):
+    if trial["source"] not in _FORKED:
         return
     for fork in client.get("experiments", experiment_id, "lineage")["forks"]:
         if fork["trialId"] == trial["id"]:
@@ -117,12 +118,14 @@ def _results(
         yield "Result", "none yet" if final == "-" and trial["status"] in LIVE else final
         if text is not None and text.startswith("{"):
             yield "", _cut(text)
-    if not reports:
-        yield "Reports", "no intermediate results"
-        return
-    shown = ", ".join(_report(report) for report in reports)
-    latest = "the latest" if len(reports) == 1 else f"the last {len(reports)}"
-    yield "Reports", shown if total <= len(reports) else f"{total} in all, {latest}: {shown}"
+    shown = ", ".join(_report(report) for report in reports) or "no intermediate results"
+    if total > len(reports):
+        latest = "the latest" if len(reports) == 1 else f"the last {len(reports)}"
+        shown = f"{total} in all, {latest}: {shown}"
+    before = trial["intermediates"] - total
+    if before > 0 and trial["source"] in _FORKED:
+        shown += f" (after the {before} of the trial from which it continues)"
+    yield "Reports", shown
 
 
 def _report(report: Mapping[str, Any]) -> str:

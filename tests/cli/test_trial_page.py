@@ -169,13 +169,16 @@ def test_a_fork_says_where_it_continues_and_what_is_changed(server: FakeServer) 
     names["step"] = None
     server.experiments["abc"].trials = [before, {**fork, "parameters": before["parameters"]}]
     assert continues() == "from checkpoint 1.2 of trial 0 (ta)"
-    retry = {**fork, "id": "tc", "sequence": 2, "source": "rerun", "retryOf": "tb"}
+    retry = {**fork, "id": "tc", "sequence": 2, "source": "rerun", "retryOf": "tb", "intermediates": 3}
+    server.experiments["abc"].metrics = [{"value": 0.5, "text": "0.5"}]
     server.experiments["abc"].trials = [before, fork, {**retry, "parameters": before["parameters"]}]
     server.experiments["abc"].forks = [names, {**names, "trialId": "tc"}]
     lines = in_a_terminal("trial", "show", "-T", "2", columns=200).lines
-    assert [line.split(maxsplit=1) for line in lines if line.startswith(("Repeats", "Continues"))] == [
+    assert [line.split(maxsplit=1) for line in lines if line.startswith(("Re", "Continues"))] == [
         ["Repeats", "trial 1 (tb)"],
         ["Continues", "from checkpoint 1.2 of trial 0 (ta)"],
+        ["Result", "-"],
+        ["Reports", "0.5 (after the 2 of the trial from which it continues)"],
     ]
 
 
