@@ -141,6 +141,7 @@ def _read(
     wanted = Wanted(
         metrics=tuple(args.metric or objectives or ()),
         parameters=named or tuple(space or ()),
+        space=space or {},
         study=args.study,
     )
     try:

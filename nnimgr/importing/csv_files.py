@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from nnimgr.importing.spaces import options_at
 from nnimgr.importing.trials import (
     Foreigners,
     ForeignTrial,
@@ -21,6 +22,7 @@ from nnimgr.importing.trials import (
     parsed,
     result_of,
     text_of,
+    without_final,
 )
 from nnimgr.rules.terms import TrialStatus
 
@@ -38,15 +40,7 @@ _OTHERS = ("source", "attempt", "duration", "latest", "intermediates", "reason",
 _KNOWN = frozenset((*_RESULTS, *_NAMES, *_STATUSES, *_TIMES, _INTERMEDIATE, *_OTHERS))
 _EXPORTED = "trialJobId"  # "nnictl experiment export" writes it between the parameters and the result
 _DOWNLOADED = frozenset(("id", "sequence", "attempt", "value"))  # columns of a table from the dashboard
-_DISARMED = (
-    "'=",
-    "'+",
-    "'-",
-    "'@",
-    "'\t",
-    "'\r",
-    "'\n",
-)  # beginnings of texts made harmless for spreadsheets
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # before such a letter, an export may write an apostrophe
 
 Row = tuple[int, Mapping[str, str]]
 
@@ -57,13 +51,16 @@ class _Table:
 
     ``whole``: the column with a result that is one value. ``metrics``: name -> column of each part of a
     result that is a mapping. ``parameters``: the keys that lead to a value, several in a nested choice -> its
-    column. ``own``: an export or the dashboard has written the table, so a result that is no number is what
-    the trial has reported.
+    column. ``options``: the same keys -> the values from which a choice was made, if they are known.
+    ``meanings``: the columns whose name has a meaning, such as "status". ``own``: an export or the dashboard
+    has written the table, so a result that is no number is what the trial has reported.
     """
 
     whole: str | None
     metrics: Mapping[str, str]
     parameters: Mapping[tuple[str, ...], str]
+    options: Mapping[tuple[str, ...], Sequence[Any]]
+    meanings: frozenset[str]
     own: bool
 
 
@@ -140,17 +137,21 @@ def rows_of(path: Path) -> tuple[list[str], list[Row]]:
 def _table(path: Path, columns: Sequence[str], wanted: Wanted) -> _Table:
     """Return what the columns mean. Raise SourceError if one is missing."""
     whole, metrics = _results_in(path, columns, wanted.metrics)
+    exported = _EXPORTED in columns
     names = {name.removeprefix(_PARAMETERS): name for name in columns if name.startswith(_PARAMETERS)}
-    if not names and _EXPORTED in columns:
+    if not names and exported:
         names = {name: name for name in columns[: columns.index(_EXPORTED)]}
     elif not names:
         results = (whole, *metrics.values())
         names = {name: name for name in columns if name not in _KNOWN and name not in results}
+    parameters = _parameters_in(path, columns, names, wanted.parameters)
     return _Table(
         whole=whole,
         metrics=metrics,
-        parameters=_parameters_in(path, columns, names, wanted.parameters),
-        own=_EXPORTED in columns or _DOWNLOADED.issubset(columns),
+        parameters=parameters,
+        options={keys: options_at(wanted.space, keys) for keys in parameters},
+        meanings=frozenset((_EXPORTED, _INTERMEDIATE) if exported else _KNOWN) - {*parameters.values()},
+        own=exported or _DOWNLOADED.issubset(columns),
     )
 
 
@@ -217,18 +218,20 @@ def _keys(name: str, names: Mapping[str, str]) -> tuple[str, ...]:
 def _trial(path: Path, where: str, row: Mapping[str, str], table: _Table) -> ForeignTrial:
     place = f"{path}, {where}"
     final = _result(row, table, place)
-    status = _status(row, final, place, own=table.own)
+    known = {name: cell for name, cell in row.items() if name in table.meanings}
+    status = _status(known, final, place, own=table.own)
     live = not status.terminal
     times: dict[str, datetime | None] = {
-        name: instant(row.get(name), place=f"{place}: {name!r}") for name in _TIMES
+        name: instant(known.get(name), place=f"{place}: {name!r}") for name in _TIMES
     }
+    reports = _reports(known.get(_INTERMEDIATE), place)
     return ForeignTrial(
-        name=next((row[name] for name in _NAMES if row.get(name)), where),
+        name=next((known[name] for name in _NAMES if known.get(name)), where),
         parameters=_parameters(row, table),
         status=TrialStatus.SYS_CANCELED if live else status,
-        reason=row.get("reason") or f"its row is {where} of {path.name}",
+        reason=known.get("reason") or f"its row is {where} of {path.name}",
         final=final,
-        reports=[(value, None) for value in _reports(row.get(_INTERMEDIATE), place)],
+        reports=[(value, None) for value in (without_final(reports, final) if table.own else reports)],
         rerun=live or status is TrialStatus.SYS_CANCELED,
         **times,
     )
@@ -251,24 +254,35 @@ def _reported(cell: str) -> Any:
     if cell == "null":
         return None
     number = number_of(cell)
-    return _value(cell, own=True) if number is None else number
+    return parsed(_plain(cell)) if number is None else number
 
 
 def _parameters(row: Mapping[str, str], table: _Table) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for (*branches, name), column in table.parameters.items():
-        if row[column] == "":
+    for keys, column in table.parameters.items():
+        cell, options = row[column], table.options[keys]
+        if cell == "" and "" not in options and None not in options:
             continue
+        *branches, name = keys
         at = found
         for branch in branches:
             at = at.setdefault(branch, {})
-        at[name] = row[column] if branches and name == _BRANCH else _value(row[column], own=table.own)
+        at[name] = (
+            cell if branches and name == _BRANCH else _value(_plain(cell) if table.own else cell, options)
+        )
     return found
 
 
-def _value(cell: str, *, own: bool) -> Any:
-    """Return the value in a cell. In a table of the dashboard, text that looks like a formula has a mark."""
-    return parsed(cell[1:] if own and cell.startswith(_DISARMED) else cell)
+def _value(cell: str, options: Sequence[Any]) -> Any:
+    """Return the value in a cell. Text that is an option stays a text, even if it looks like a number."""
+    if cell in options:
+        return cell
+    return parsed(cell) if cell else None
+
+
+def _plain(cell: str) -> str:
+    """Return a cell without the apostrophe with which an export keeps spreadsheets from running a formula."""
+    return cell[1:] if cell.startswith("'") and cell[1:].startswith(_FORMULA) else cell
 
 
 def _status(row: Mapping[str, str], final: Any, place: str, *, own: bool) -> TrialStatus:

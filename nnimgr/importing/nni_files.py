@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nnimgr.importing.csv_files import read_csv, read_download
-from nnimgr.importing.trials import Foreigners, ForeignTrial, SourceError, Wanted, json_of
+from nnimgr.importing.trials import Foreigners, ForeignTrial, SourceError, Wanted, json_of, without_final
 from nnimgr.rules.terms import TrialStatus
 
 __all__ = ["read_nni"]
@@ -57,7 +57,7 @@ def _trial(record: Any, wanted: Wanted, place: str) -> ForeignTrial:
         status=TrialStatus.SUCCEEDED,
         reason="NNI has exported its result",
         final=value,
-        reports=[(_plain(report), None) for report in reports],
+        reports=[(report, None) for report in without_final([_plain(each) for each in reports], value)],
     )
 
 

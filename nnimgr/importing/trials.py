@@ -24,6 +24,7 @@ __all__ = [
     "parsed",
     "result_of",
     "text_of",
+    "without_final",
 ]
 
 
@@ -40,11 +41,13 @@ class Wanted:
     """What a user has said about a source.
 
     ``metrics``: names of the numbers that make up a result. ``parameters``: names of the parameters.
-    ``study``: name of an Optuna study. Empty and None: the reader decides.
+    ``space``: the search space of the experiment that gets the trials. ``study``: name of an Optuna study.
+    Empty and None: the reader decides.
     """
 
     metrics: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
+    space: Mapping[str, Any] = field(default_factory=dict)
     study: str | None = None
 
 
@@ -122,6 +125,26 @@ def result_of(values: Mapping[str, Any], metrics: Sequence[str], *, place: str) 
             raise SourceError(f"{place}: {name!r} is {value!r}; it must be a number")
         numbers[name] = number
     return (numbers or None) if len(metrics) > 1 else numbers.get(metrics[0])
+
+
+def without_final(reports: Sequence[Any], final: Any) -> list[Any]:
+    """Return the intermediate results of an export, which has the final result among them, too."""
+    for at in reversed(range(len(reports))):
+        if _includes(reports[at], final):
+            return [*reports[:at], *reports[at + 1 :]]
+    return list(reports)
+
+
+def _includes(report: Any, final: Any) -> bool:
+    """Return whether the report is the final result, of which a reader may have taken only a part."""
+    if isinstance(report, Mapping) and isinstance(final, Mapping):
+        return all(name in report and _same(report[name], value) for name, value in final.items())
+    parts = report.values() if isinstance(report, Mapping) else (report,)
+    return any(_same(part, final) for part in parts)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def instant(value: Any, *, place: str) -> datetime | None:

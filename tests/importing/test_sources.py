@@ -13,7 +13,7 @@ import pytest
 
 from nnimgr.analysis.flatten import flatten
 from nnimgr.importing.sources import read_source
-from nnimgr.importing.spaces import space_of
+from nnimgr.importing.spaces import options_at, space_of
 from nnimgr.importing.trials import SourceError, Wanted
 from nnimgr.rules.terms import TrialStatus
 
@@ -91,7 +91,7 @@ def test_results_that_nni_has_exported(tmp_path: Path) -> None:
     file = tmp_path / "results.json"
     file.write_text(json.dumps(records))
     first, second = read_source("nni", str(file), Wanted()).trials
-    assert (first.name, first.final, [value for value, _ in first.reports]) == ("abcde", 0.5, [0.1, 0.5])
+    assert (first.name, first.final, [value for value, _ in first.reports]) == ("abcde", 0.5, [0.1])
     assert second.final == {"default": 1, "ms": 7}
     file.write_text(json.dumps([*records, {"parameter": 1, "value": 2}]))
     with pytest.raises(SourceError, match="the result number 3 of 3 has a 'parameter' that is not an object"):
@@ -328,6 +328,31 @@ def test_the_dashboards_value_is_that_of_the_main_objective(tmp_path: Path) -> N
     trials = read_source("csv", source, Wanted(metrics=("loss", "ms"))).trials
     assert [trial.final for trial in trials] == [{"loss": 0.5, "ms": 3}, None]
     assert [trial.parameters for trial in trials] == [{"value": 7}, {"value": 8}]
+
+
+def test_the_search_space_says_which_values_are_texts(tmp_path: Path) -> None:
+    source = csv_file(
+        tmp_path,
+        "a,b,status,duration,trialJobId,reward,intermediate\n"
+        '1,,RUNNING,5,t0,0.5,"[0.5, NaN, 0.5]"\n'
+        "true,x,,6,t1,NaN,[NaN]\n",
+    )
+    nested = {"_name": "a", "k": {"_type": "choice", "_value": ["2", 3]}}
+    space = {
+        "a": {"_type": "choice", "_value": ["1", True]},
+        "b": {"_type": "choice", "_value": ["", "x"]},
+        "status": {"_type": "choice", "_value": ["RUNNING", None]},
+        "net": {"_type": "choice", "_value": [nested, {"_name": "none"}]},
+    }
+    trials = read_source("csv", source, Wanted(parameters=("a", "b", "status"), space=space)).trials
+    assert [trial.parameters for trial in trials] == [
+        {"a": "1", "b": "", "status": "RUNNING"},
+        {"a": True, "b": "x", "status": None},
+    ]
+    assert [trial.status for trial in trials] == [S.SUCCEEDED, S.SUCCEEDED]
+    assert next(value for value, _ in trials[0].reports) == 0.5 and len(trials[0].reports) == 2
+    assert trials[1].reports == []
+    assert options_at(space, ("net", "k")) == ["2", 3] and options_at(space, ("other",)) == []
 
 
 def test_a_download_without_trials_is_an_error(tmp_path: Path) -> None:
