@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,10 @@ def read_nni(source: str, wanted: Wanted) -> Foreigners:
         _trial(record, wanted, f"{path}: the result number {at} of {len(records)}")
         for at, record in enumerate(records, 1)
     ]
+    names = {name: None for record in records for name in _names(_plain(record["value"]))}
+    missing = next((name for name in wanted.metrics if names and name not in names), None)
+    if missing is not None:
+        raise SourceError(f"no result in {path} has the number {missing!r}; they have {', '.join(names)}")
     return Foreigners(title=f"the file {path.name}, which NNI has exported", trials=trials)
 
 
@@ -59,6 +64,10 @@ def _trial(record: Any, wanted: Wanted, place: str) -> ForeignTrial:
         final=value,
         reports=[(report, None) for report in without_final([_plain(each) for each in reports], value)],
     )
+
+
+def _names(value: Any) -> Iterable[str]:
+    return value if isinstance(value, dict) else ()
 
 
 def _plain(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ def read_ray(source: str, wanted: Wanted) -> Foreigners:
         raise SourceError(f"{root} has no trials: {_FOLDER}")
     states = _states(root)
     results = {folder: _results(folder / "result.json") for folder in folders}
-    metrics = wanted.metrics or _metrics_in(root, results)
+    metrics = _metrics_in(root, results, wanted.metrics)
     trials = [_trial(folder, results[folder], metrics, states) for folder in folders]
     trials.sort(key=lambda trial: (trial.created is None, trial.created or datetime.now(UTC), trial.name))
     return Foreigners(title=f"the Ray Tune experiment {root.name}", trials=trials)
@@ -66,21 +66,38 @@ def _results(path: Path) -> list[dict[str, Any]]:
             raise SourceError(f"{path}, line {at}: it is not JSON: {error}") from error
         if not isinstance(result, dict):
             raise SourceError(f"{path}, line {at}: it must be a JSON object")
-        found.append(result)
+        found.append(dict(_flat(result)))
     return found
 
 
-def _metrics_in(root: Path, results: Mapping[Path, Sequence[Mapping[str, Any]]]) -> tuple[str, ...]:
+def _flat(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the names and values of a result. A value in a mapping has a name such as ``eval/f1``."""
+    for name, value in result.items():
+        if isinstance(value, dict) and name != "config":
+            yield from _flat(value, f"{prefix}{name}/")
+        else:
+            yield prefix + name, value
+
+
+def _metrics_in(
+    root: Path, results: Mapping[Path, Sequence[Mapping[str, Any]]], wanted: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the names of the numbers that are results: the wanted ones, or the only one."""
     names = {
         name: None
         for lines in results.values()
-        for line in lines[:1]
+        for line in lines
         for name, value in line.items()
         if name not in _RAYS_OWN and number_of(value) is not None
     }
-    if len(names) == 1:
-        return tuple(names)
+    missing = [name for name in wanted if name not in (*names, *_RAYS_OWN)]
     listed = ", ".join(names) or "none"
+    if missing and any(results.values()):
+        raise SourceError(
+            f"no trial in {root} has reported the number {missing[0]!r}; reported are: {listed}"
+        )
+    if wanted or len(names) == 1:
+        return tuple(wanted or names)
     raise SourceError(
         f"the numbers that the trials in {root} have reported are: {listed}; it is not stated which one "
         "is the result",

@@ -93,6 +93,10 @@ def test_results_that_nni_has_exported(tmp_path: Path) -> None:
     first, second = read_source("nni", str(file), Wanted()).trials
     assert (first.name, first.final, [value for value, _ in first.reports]) == ("abcde", 0.5, [0.1])
     assert second.final == {"default": 1, "ms": 7}
+    first, second = read_source("nni", str(file), Wanted(metrics=("ms",))).trials
+    assert (first.final, second.final) == (0.5, 7)
+    with pytest.raises(SourceError, match="has the number 'sm'; they have default, ms"):
+        read_source("nni", str(file), Wanted(metrics=("sm",)))
     file.write_text(json.dumps([*records, {"parameter": 1, "value": 2}]))
     with pytest.raises(SourceError, match="the result number 3 of 3 has a 'parameter' that is not an object"):
         read_source("nni", str(file), Wanted())
@@ -101,7 +105,7 @@ def test_results_that_nni_has_exported(tmp_path: Path) -> None:
 
 
 def test_trials_of_ray_tune(tmp_path: Path) -> None:
-    one = {"loss": 0.5, "training_iteration": 1, "timestamp": 1000, "time_total_s": 10}
+    one = {"loss": 0.5, "eval": {"f1": 3}, "training_iteration": 1, "timestamp": 1000, "time_total_s": 10}
     two = {"loss": 0.25, "training_iteration": 2, "timestamp": 1010, "time_total_s": 20}
     ray_trial(tmp_path, "d_1", [one, two, {**two, "done": True}], lr=0.1, net={"depth": 2})
     ray_trial(tmp_path, "c_2", [{**one, "timestamp": 1002}], lr=0.2)
@@ -112,7 +116,9 @@ def test_trials_of_ray_tune(tmp_path: Path) -> None:
     (tmp_path / "experiment_state-2026.json").write_text(json.dumps({"trial_data": state}))
     with (tmp_path / "b_3" / "result.json").open("a") as file:
         file.write('{"loss": 0.1')  # Ray was killed amid a line
-    done, stopped, failed, open_ = read_source("ray", str(tmp_path), Wanted()).trials
+    nested = read_source("ray", str(tmp_path), Wanted(metrics=("eval/f1",))).trials[0]
+    assert (nested.final, [value for value, _ in nested.reports]) == (3, [3])
+    done, stopped, failed, open_ = read_source("ray", str(tmp_path), Wanted(metrics=("loss",))).trials
     assert (done.name, done.parameters) == ("d_1", {"lr": 0.1, "net": {"depth": 2}})
     assert (done.status, done.final, [value for value, _ in done.reports]) == (S.SUCCEEDED, 0.25, [0.5, 0.25])
     assert done.started == datetime.fromtimestamp(990, UTC) and done.ended == datetime.fromtimestamp(
@@ -132,6 +138,8 @@ def test_errors_in_rays_folder(tmp_path: Path) -> None:
     ) as error:
         read_source("ray", str(tmp_path), Wanted())
     assert error.value.hint == "Name it: {command} --metric NAME"
+    with pytest.raises(SourceError, match="the number 'los'; reported are: loss, accuracy"):
+        read_source("ray", str(tmp_path), Wanted(metrics=("los",)))
     with (tmp_path / "a" / "result.json").open("a") as file:
         file.write("nonsense\n")
     with pytest.raises(SourceError, match=r"a/result.json, line 2: it is not JSON"):
