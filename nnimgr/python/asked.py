@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import threading
 import traceback
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
-from nnimgr.python.definition import plain_config, plain_number
+from nnimgr.python.definition import plain_number
 from nnimgr.python.errors import ArgumentError, Error, LateResult
 from nnimgr.python.exchange import Exchange
 from trial_keeper.log import said_by_exception
@@ -202,19 +203,28 @@ def end_of(result: Any) -> dict[str, Any]:
 
 
 def result_of(value: Any, metrics: Mapping[str, Any]) -> Any:
-    """Return a result as plain numbers. Raise ArgumentError if it is neither a number nor a mapping."""
+    """Return a result as plain numbers. Raise ArgumentError if it is neither a number nor a mapping.
+
+    In a mapping, a number that is not finite becomes a text, such as "NaN", which counts as no number.
+    """
     if metrics:
         first = value if isinstance(value, Mapping) else {} if value is None else {"default": value}
         value = {**first, **metrics}
     if isinstance(value, Mapping):
-        return plain_config({"value": dict(value)})["value"]
+        try:
+            return json.loads(json.dumps(dict(value), default=plain_number), parse_constant=str)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"value: {error}") from None
     try:
         number = plain_number(value) if not isinstance(value, int | float) else value
     except TypeError:
         number = None
     if isinstance(number, bool) or not isinstance(number, int | float):
         raise ArgumentError(f"value: must be a number or a mapping with numbers, not {value!r}")
-    return float(number)
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def _reason(error: Exception) -> str:

@@ -122,7 +122,7 @@ class Study:
         self.run = run
         self.id = run.id
         self._exchange = Exchange(Connection(Home.find(), run.id), lease_s)
-        # keys of requests for trials that were interrupted, for example by Ctrl-C, and their counts
+        # keys and counts of requests whose trials the program has not got, for example because of Ctrl-C
         self._unanswered: dict[str, int] = {}
 
     def __repr__(self) -> str:
@@ -155,7 +155,8 @@ class Study:
 
         ``ask``: number of further trials to ask for in the same request, which are returned. They take the
         results into account. The list is empty if the study has ended. Raise LateResult as
-        ``AskedTrial.tell`` does, after all other results were stored.
+        ``AskedTrial.tell`` does, after all other results were stored. A call of ``ask`` with the same number
+        then returns the further trials.
         """
         if isinstance(trial, AskedTrial):
             pairs: list[tuple[AskedTrial, Any]] = [(trial, value)]
@@ -166,6 +167,8 @@ class Study:
         ends = [(each, end_of(result_of(result, {}))) for each, result in pairs]
         answer = self._call(ends, ask)
         if answer.late is not None:
+            if answer.key is not None:
+                self._unanswered[answer.key] = ask
             raise answer.late
         return answer.trials
 
@@ -247,15 +250,21 @@ class Study:
                 late = error
         while "wanted" in body and not found["trials"] and found["ended"] is None:
             found = self._exchange.call(wanted=body["wanted"])
-        return _Answer([AskedTrial(self._exchange, each) for each in found["trials"]], late, found["ended"])
+        trials = [AskedTrial(self._exchange, each) for each in found["trials"]]
+        return _Answer(trials, late, found["ended"], body["wanted"]["key"] if trials else None)
 
 
 class _Answer(NamedTuple):
-    """Trials that a call has got, the first result that came too late, and why there are no more trials."""
+    """Answer to a call.
+
+    ``trials``: those that it has got, by the request ``key``. ``late``: the last of the results that came too
+    late. ``ended``: why there are no more trials.
+    """
 
     trials: list[AskedTrial]
     late: LateResult | None
     ended: str | None
+    key: str | None
 
 
 def _whole(name: str, value: float) -> int:

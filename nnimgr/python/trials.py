@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from nnimgr.python.connection import Connection
 from nnimgr.python.errors import ArgumentError, Error
@@ -198,6 +198,7 @@ class Trials:
     """Trials of an experiment, in the order of their numbers. They are read page by page.
 
     ``run.trials[3]`` is the trial with this number, and ``run.trials["k3x9z"]`` that with this id.
+    ``run.trials[-5:]`` is a list.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -212,7 +213,15 @@ class Trials:
     def __iter__(self) -> Iterator[Trial]:
         return (Trial(self._connection, fields) for fields in self._connection.pages())
 
-    def __getitem__(self, key: int | str) -> Trial:
+    @overload
+    def __getitem__(self, key: int | str) -> Trial: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> list[Trial]: ...
+
+    def __getitem__(self, key: int | str | slice) -> Trial | list[Trial]:
+        if isinstance(key, slice):
+            return list(self)[key]
         if isinstance(key, str):
             return Trial(self._connection, self._connection.get("trials", key))
         if key < 0:

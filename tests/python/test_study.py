@@ -119,6 +119,32 @@ def test_ends_without_a_result_have_their_reasons(study: Study) -> None:
         study.tell(study.ask(), "a")  # type: ignore[arg-type]
 
 
+def test_numbers_that_are_not_finite_do_not_count_in_a_mapping_either(study: Study) -> None:
+    with study.ask() as trial:
+        trial.report({"default": float("nan"), "loss": 1.0})
+        trial.tell(default=2.0, loss=float("inf"))
+    with study.ask() as trial:
+        trial.tell({"default": float("nan")})
+    with study.ask() as trial:
+        trial.tell(10**400)
+    with pytest.raises(ArgumentError, match=in_lines("value: a value of type object cannot be stored")):
+        study.ask().tell({"default": object()})
+    good, bad, large = study.results.trials[:3]
+    assert (good.value, good.result) == (2.0, {"default": 2.0, "loss": "Infinity"})
+    assert good.curve() == [] and (bad.status, bad.value) == ("SUCCEEDED", None)
+    assert (large.status, large.reason) == ("FAILED", "its result is inf, which is not a finite number")
+
+
+def test_trials_of_a_call_with_a_late_result_come_with_the_next_call(study: Study) -> None:
+    trial = study.ask()
+    study.results.trials[trial.number].stop()
+    assert trial.should_stop()
+    with pytest.raises(LateResult):
+        study.tell(trial, 1.0, ask=2)
+    running = [each.number for each in study.results.trials if each.status == "RUNNING"]
+    assert [each.number for each in study.ask(2)] == running == [1, 2]
+
+
 def test_a_function_that_returns_nothing_fails(study: Study) -> None:
     study.optimize(lambda params: None, trials=1)
     assert study.results.errors[0].reason == "the function returned None: return a number from the function"
