@@ -176,9 +176,11 @@ def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[Ind
                 mend="See: nnictl experiment list --all",
             )
     else:
-        # An experiment that is stopped already does not make a name or a beginning of an id ambiguous.
+        # An experiment that is stopped already makes no name and no beginning of an id ambiguous. But its
+        # whole name is never taken for the beginning of another one's id.
+        named_so = {entry.id for entry in entries.values() if entry.name == wanted}
+        fits = any(entry.id in named_so if named_so else entry.id.startswith(wanted) for entry in opened)
         meant = {entry.id: entry for entry in opened}
-        fits = any(wanted in (entry.id[: len(wanted)], entry.name) for entry in opened)
         found = [named(meant if fits and wanted not in entries else entries, wanted)]
     if args.port is not None and any(entry.port != args.port for entry in found):
         raise ClientError(

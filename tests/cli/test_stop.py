@@ -59,6 +59,20 @@ def test_who_is_meant(server: FakeServer, arguments: list[str], ids: list[str]) 
     assert stopped(server) == ids
 
 
+def test_a_whole_name_is_not_the_beginning_of_an_id(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc2")
+    server.add("xyz", status="STOPPED")
+    Index(server.home).update("xyz", name="abc")
+    assert main(["stop", "abc"]) == 0
+    assert stopped(server) == [] and capsys.readouterr().out == "INFO: Stop experiment success.\n"
+    server.add("uvw")
+    Index(server.home).update("uvw", name="abc")
+    assert main(["stop", "abc"]) == 0
+    assert stopped(server) == ["uvw"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
