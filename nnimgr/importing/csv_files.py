@@ -20,6 +20,7 @@ from nnimgr.importing.trials import (
     instant,
     number_of,
     parsed,
+    part_of,
     result_of,
     text_of,
     without_final,
@@ -40,6 +41,8 @@ _OTHERS = ("source", "attempt", "duration", "latest", "intermediates", "reason",
 _KNOWN = frozenset((*_RESULTS, *_NAMES, *_STATUSES, *_TIMES, _INTERMEDIATE, *_OTHERS))
 _EXPORTED = "trialJobId"  # "nnictl experiment export" writes it between the parameters and the result
 _DOWNLOADED = frozenset(("id", "sequence", "attempt", "value"))  # columns of a table from the dashboard
+_OF_SINK = frozenset(("number", "id", "status", "value", "result"))  # columns of the sink ``csv``
+_JSON = "result"  # column of the sink with the result as JSON
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # before such a letter, an export may write an apostrophe
 
 Row = tuple[int, Mapping[str, str]]
@@ -52,10 +55,11 @@ class _Table:
     ``whole``: the column with a result that is one value. ``metrics``: name -> column of each part of a
     result that is a mapping. ``parameters``: the keys that lead to a value, several in a nested choice -> its
     column. ``options``: the same keys -> the values from which a choice was made, if they are known.
-    ``meanings``: the columns whose name has a meaning, such as "status". ``own``: an export or the dashboard
-    has written the table, so a result that is no number is what the trial has reported.
+    ``meanings``: the columns whose name has a meaning, such as "status". ``own``: an export, the dashboard or
+    a sink has written the table, so a result that is no number is what the trial has reported.
     """
 
+    wanted: Sequence[str]  # names of the numbers that make up a result; empty: all
     whole: str | None
     metrics: Mapping[str, str]
     parameters: Mapping[tuple[str, ...], str]
@@ -146,12 +150,13 @@ def _table(path: Path, columns: Sequence[str], wanted: Wanted) -> _Table:
         names = {name: name for name in columns if name not in _KNOWN and name not in results}
     parameters = _parameters_in(path, columns, names, wanted.parameters)
     return _Table(
+        wanted=wanted.metrics,
         whole=whole,
         metrics=metrics,
         parameters=parameters,
         options={keys: options_at(wanted.space, keys) for keys in parameters},
         meanings=frozenset((_EXPORTED, _INTERMEDIATE) if exported else _KNOWN) - {*parameters.values()},
-        own=exported or _DOWNLOADED.issubset(columns),
+        own=exported or whole == _JSON or _DOWNLOADED.issubset(columns),
     )
 
 
@@ -164,6 +169,8 @@ def _results_in(
     path: Path, columns: Sequence[str], wanted: Sequence[str]
 ) -> tuple[str | None, dict[str, str]]:
     """Return the column of results that are one value, and the columns of those that are mappings."""
+    if _OF_SINK.issubset(columns):
+        return _JSON, {}
     if wanted:
         found = {name: _column(_METRICS, name, columns) for name in wanted}
         if found[wanted[0]] is None and _DOWNLOADED.issubset(columns):
@@ -239,6 +246,8 @@ def _trial(path: Path, where: str, row: Mapping[str, str], table: _Table) -> For
 
 def _result(row: Mapping[str, str], table: _Table, place: str) -> Any:
     """Return the result in a row; None: it has none. Raise SourceError."""
+    if table.whole == _JSON:
+        return part_of(_parsed(row[_JSON]), table.wanted)
     if table.whole is not None and (row[table.whole] != "" or not table.metrics):
         columns = {table.whole: table.whole}
     else:
@@ -247,6 +256,14 @@ def _result(row: Mapping[str, str], table: _Table, place: str) -> Any:
         return result_of({name: row[column] for name, column in columns.items()}, tuple(columns), place=place)
     reported = {name: _reported(row[column]) for name, column in columns.items() if row[column] != ""}
     return reported.get(table.whole) if table.whole in columns else reported or None
+
+
+def _parsed(text: str) -> Any:
+    """Return the value of a JSON text; without one, None."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text or None
 
 
 def _reported(cell: str) -> Any:

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from nnimgr.importing.csv_files import read_csv, read_download
-from nnimgr.importing.trials import Foreigners, ForeignTrial, SourceError, Wanted, json_of, without_final
+from nnimgr.importing.trials import (
+    Foreigners,
+    ForeignTrial,
+    SourceError,
+    Wanted,
+    json_of,
+    part_of,
+    without_final,
+)
 from nnimgr.rules.terms import TrialStatus
 
 __all__ = ["read_nni"]
@@ -51,8 +59,7 @@ def _trial(record: Any, wanted: Wanted, place: str) -> ForeignTrial:
     if not isinstance(record["parameter"], dict):
         raise SourceError(f"{place} has a 'parameter' that is not an object", hint=_EXPORT)
     value = _plain(record["value"])
-    if isinstance(value, dict) and len(wanted.metrics) == 1:
-        value = value.get(wanted.metrics[0], value)
+    value = part_of(value, wanted.metrics)
     reports = record.get("intermediate", [])
     if not isinstance(reports, list):
         raise SourceError(f"{place} has an 'intermediate' that is not a list", hint=_EXPORT)

@@ -22,6 +22,7 @@ __all__ = [
     "json_of",
     "number_of",
     "parsed",
+    "part_of",
     "result_of",
     "text_of",
     "without_final",
@@ -125,6 +126,13 @@ def result_of(values: Mapping[str, Any], metrics: Sequence[str], *, place: str) 
             raise SourceError(f"{place}: {name!r} is {value!r}; it must be a number")
         numbers[name] = number
     return (numbers or None) if len(metrics) > 1 else numbers.get(metrics[0])
+
+
+def part_of(result: Any, metrics: Sequence[str]) -> Any:
+    """Return the part of a result that is wanted. Several metrics stay a mapping, with everything else."""
+    if isinstance(result, Mapping) and len(metrics) == 1:
+        return result.get(metrics[0], result)
+    return result
 
 
 def without_final(reports: Sequence[Any], final: Any) -> list[Any]:

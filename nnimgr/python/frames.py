@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["frame_of", "table_of"]
 
 _TYPES = {"f32": "<f4", "f64": "<f8", "u8": "<u1", "u16": "<u2", "u32": "<u4"}
+_LARGEST_EXACT = 2.0**53  # from here on, a float does not stand for one whole number only
 _TIMES = ("created", "started", "ended")
 _PREFIXES = ("parameters.", "metrics.")
 
@@ -51,11 +52,25 @@ def frame_of(content: bytes, space: Mapping[str, Any]) -> pandas.DataFrame:
         elif column["name"] in _TIMES:
             values = pd.to_datetime(header["originAt"]) + pd.to_timedelta(values, unit="s")
         elif column["name"] in integers:
-            values = pd.array(values, dtype="Int64") if np.isnan(values).any() else values.astype(np.int64)
+            values = _whole(values)
         found[column["name"]] = values
     index = pd.Index(found.pop("sequence"), name="number")
     names = sorted(found, key=_place)
     return pd.DataFrame({_short(name, found): found[name] for name in names}, index=index)
+
+
+def _whole(values: Any) -> Any:
+    """Return floats as integers. They stay floats if one of them is not whole, because the search space was
+    another one before, or is so large that a float may have other digits.
+    """
+    import numpy as np
+    import pandas as pd
+
+    missing = np.isnan(values)
+    known = values[~missing]
+    if (np.abs(known) >= _LARGEST_EXACT).any() or (known % 1).any():
+        return values
+    return pd.array(values, dtype="Int64") if missing.any() else values.astype(np.int64)
 
 
 def table_of(read: Callable[[], bytes]) -> pyarrow.Table:

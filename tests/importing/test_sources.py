@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -361,6 +362,21 @@ def test_the_search_space_says_which_values_are_texts(tmp_path: Path) -> None:
     assert next(value for value, _ in trials[0].reports) == 0.5 and len(trials[0].reports) == 2
     assert trials[1].reports == []
     assert options_at(space, ("net", "k")) == ["2", 3] and options_at(space, ("other",)) == []
+
+
+def test_the_table_of_the_sink_has_its_results_as_json(tmp_path: Path) -> None:
+    source = csv_file(
+        tmp_path,
+        "number,id,status,value,created,started,ended,reason,result,parameters.x\n"
+        '0,a,SUCCEEDED,0.5,,,,done,"{""loss"": 0.5, ""ms"": 3}",1\n'
+        "1,b,SUCCEEDED,,,,,done,NaN,2\n"
+        '2,c,SUCCEEDED,,,,,done,"""good""",2\n'
+        "3,d,FAILED,,,,,bad,,3\n",
+    )
+    whole = [trial.final for trial in read_source("csv", source, Wanted(metrics=("loss", "ms"))).trials]
+    assert (whole[0], math.isnan(whole[1]), *whole[2:]) == ({"loss": 0.5, "ms": 3}, True, "good", None)
+    trials = read_source("csv", source, Wanted(metrics=("loss",))).trials
+    assert (trials[0].final, trials[0].parameters, trials[3].reason) == (0.5, {"x": 1}, "bad")
 
 
 def test_a_download_without_trials_is_an_error(tmp_path: Path) -> None:

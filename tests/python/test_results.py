@@ -44,6 +44,16 @@ def packed() -> bytes:
     return pack({"originAt": "2026-01-02T03:04:05+00:00", "rows": 2}, columns)
 
 
+@pytest.mark.parametrize("values", [[3.5, 4.0], [2.0**53, 1.0], [np.inf, 1.0]])
+def test_what_may_not_be_whole_numbers_stay_floats(values: list[float]) -> None:
+    columns = [
+        PackedColumn("sequence", np.array([0, 1], np.uint32)),
+        PackedColumn("parameters.units", np.array(values)),
+    ]
+    frame = frame_of(pack({"originAt": "2026-01-02T03:04:05+00:00", "rows": 2}, columns), SPACE)
+    assert list(frame["units"]) == values
+
+
 def test_a_frame_has_a_row_for_each_trial() -> None:
     frame = frame_of(packed(), SPACE)
     assert list(frame.index) == [0, 2] and frame.index.name == "number"
