@@ -19,6 +19,7 @@ from training_services.base import (
     JobLost,
     JobPlaced,
     JobWaiting,
+    KeeperAcknowledged,
     KeeperBound,
     KeeperEnrolled,
     KnownKeepers,
@@ -94,6 +95,8 @@ class AskService(TrainingService):
         if not known.keepers:
             self._outbox.put([KeeperEnrolled(keeper_id=ASK, token_sha256="")])
             self._outbox.put([KeeperBound(keeper_id=ASK, instance=ASK, boot_id=ASK)])
+        elif self._seq:
+            self._outbox.put([self._acknowledged()])  # else jobs that earlier versions have lost never end
 
     def adopted(self) -> None:
         """Give a whole lease to the jobs that programs had got before the server's restart."""
@@ -166,7 +169,11 @@ class AskService(TrainingService):
                 "the program that had asked for it did not answer for "
                 f"{self._lease.total_seconds():g} s (the lease)"
             )
-            self._outbox.put([JobLost(job_id=job_id, reason=reason)])
+            self._outbox.put([JobLost(job_id=job_id, reason=reason), self._acknowledged()])
+
+    def _acknowledged(self) -> KeeperAcknowledged:
+        """Return the fact that all commands are carried out: a program carries out none after its silence."""
+        return KeeperAcknowledged(keeper_id=ASK, acked_cmd=self._seq)
 
     # ---- calls without I/O, which return the fact to commit -----------------------------------------------
 

@@ -94,9 +94,10 @@ _STATUS: dict[type[Exception], int] = {
 }
 
 _ABOUT = (
-    "Manage hyper-parameter experiments. Every route needs the server's token, as a bearer token or as "
-    "the password of HTTP basic authentication. The exceptions are /healthz (the server runs) and "
-    "/readyz (it accepts requests)."
+    "Manage hyper-parameter experiments. Requests need the server's token, as a bearer token or as the "
+    "password of HTTP basic authentication, except those of the server's own user on its machine, unless the "
+    "server runs with --require-token. /healthz (the server runs) and /readyz (it accepts requests) answer "
+    "everybody."
 )
 
 
@@ -274,11 +275,18 @@ def _error(status: int, sentence: str, *, problems: Any = None, headers: Any = N
         problems = problems[:_MOST_PROBLEMS]
     answer = ErrorAnswer(
         error=ErrorBody(
-            message=_short(sentence) or http.HTTPStatus(status).phrase,
+            message=_short(sentence) or _phrase(status),
             problems=None if problems is None else [_short_problem(problem) for problem in problems],
         )
     )
     return JSONResponse(answer.model_dump(exclude_none=True), status_code=status, headers=headers)
+
+
+def _phrase(status: int) -> str:
+    try:
+        return http.HTTPStatus(status).phrase
+    except ValueError:  # such as 499, which is no standard status
+        return "No answer"
 
 
 def _short_problem(problem: Mapping[str, Any]) -> Any:

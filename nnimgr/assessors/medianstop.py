@@ -37,15 +37,15 @@ class MedianstopAssessor(JudgingAssessor):
         if seen.best <= median:
             return None
         count = len(averages)
-        results = "result" if seen.step == 1 else f"{seen.step} results"
-        average = "" if seen.step == 1 else "the average of "
-        limit = (
-            f"{average}the first {results} of another trial"
-            if count == 1
-            else f"the median of {count} other trials, each with {average}its first {results}"
-        )
+        if seen.step == 1:
+            limit = f"the median of the first results of {count} other trials"
+            limit = "the first result of another trial" if count == 1 else limit
+        else:
+            others = "another trial" if count == 1 else f"{count} other trials"
+            limit = f"what {others} had on average in the first {seen.step} results"
+            limit = limit if count == 1 else f"the median of {limit}"
         return Why(
-            f"its best result so far, {self.shown(seen.best)}, is {self.worse} {self.shown(median)}: {limit}"
+            f"its best result so far, {self.shown(seen.best)}, is {self.worse} {self.shown(median)}, {limit}"
         )
 
     def learn(self, trial_job_id: str, seen: Seen, success: bool) -> None:

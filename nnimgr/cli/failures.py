@@ -99,10 +99,10 @@ def reason_lines(trials: Sequence[Mapping[str, Any]], experiment_id: str) -> lis
 
 
 def _reason(trials: Sequence[Mapping[str, Any]]) -> str:
-    """Return the newest trial's reason, and whether those of the others have other numbers."""
+    """Return the newest trial's reason, and whether those of the others have other numbers in them."""
     newest = trials[0]
     alike = all(trial["reason"] == newest["reason"] for trial in trials)
-    others = "" if alike else f" (no. {newest['sequence']}; the others have other numbers)"
+    others = "" if alike else f" (trial {newest['sequence']}; the others with other values)"
     return f"{newest['reason']}{others}"
 
 

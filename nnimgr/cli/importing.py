@@ -109,6 +109,8 @@ def _to_new_experiment(args: argparse.Namespace, terminal: Terminal) -> int:
     with closing(ExperimentReader(entry.directory)) as reader:
         without = reader.count_without_result(chosen.canonical())
     terminal.info(f"Experiment {entry.id} was created with {_counted(count)} from {found.title}.")
+    if config is not None:
+        _warn_of_misfits(config, found, terminal)
     if without:
         verb = "has" if without == 1 else "have"
         terminal.warn(f"{without} of them {verb} no usable result (see why: nnictl trial ls {entry.id})")
@@ -125,6 +127,18 @@ def _to_new_experiment(args: argparse.Namespace, terminal: Terminal) -> int:
     if terminal.as_json:
         terminal.json({"id": entry.id, "directory": str(entry.directory), "trials": count})
     return 0
+
+
+def _warn_of_misfits(config: ExperimentConfig, found: Foreigners, terminal: Terminal) -> None:
+    """Say which parameters are outside of the search space. Such trials are imported all the same."""
+    from nnimgr.config.parameter_sets import misfits_of_each
+
+    reasons = misfits_of_each(config, (trial.parameters for trial in found.trials))
+    outside = [(trial.name, each) for trial, each in zip(found.trials, reasons, strict=True) if each]
+    if outside:
+        (name, first), more = outside[0], len(outside) - 1
+        others = f"; {more} more {'does not fit it' if more == 1 else 'do not fit it'}" if more else ""
+        terminal.warn(f"Trial {name} does not fit the search space: {'; '.join(first[:3])}{others}.")
 
 
 def _read(

@@ -18,6 +18,7 @@ from nnimgr.cli.terminal import Terminal
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import ENDED
+from nnimgr.rules.terms import NO_SCRIPT
 
 __all__ = ["CREATE", "report"]
 
@@ -79,7 +80,7 @@ def _next(
     if profile["status"] not in ENDED:
         return f"nnictl top {experiment_id}"
     if profile["status"] == "STOPPED":
-        if failed is not None and _has_no_command(client, experiment_id, failed["id"]):
+        if failed is not None and _has_no_command(client, experiment_id, failed):
             return f"correct trialCommand, then: {again}"
         if failed is not None and not profile["counts"].get("SUCCEEDED"):
             resume = f"nnictl resume {experiment_id}"
@@ -90,7 +91,7 @@ def _next(
     if profile["bestTrial"] is not None:
         return f"nnictl experiment export {experiment_id} -t csv -f results.csv"
     if failed is not None:
-        if _has_no_command(client, experiment_id, failed["id"]):
+        if _has_no_command(client, experiment_id, failed):
             return f"correct trialCommand, then: {again}"
         if still_open:
             return f"correct the trial's code, then: {retry}; or start again: {again}"
@@ -98,10 +99,12 @@ def _next(
     return f"see why no trial has a usable result: nnictl trial ls {experiment_id}"
 
 
-def _has_no_command(client: Client, experiment_id: str, trial_id: str) -> bool:
-    """Return whether the trial has failed because the shell could not execute its command."""
+def _has_no_command(client: Client, experiment_id: str, trial: Mapping[str, Any]) -> bool:
+    """Return whether the trial has failed because its command or its script cannot be executed."""
+    if NO_SCRIPT in (trial["reason"] or ""):
+        return True
     with contextlib.suppress(ClientError):  # the server may have exited with its last experiment
-        jobs = client.get("experiments", experiment_id, "trials", trial_id)["jobs"]
+        jobs = client.get("experiments", experiment_id, "trials", trial["id"])["jobs"]
         return bool(jobs) and jobs[-1]["exitCode"] in _NO_COMMAND
     return False
 

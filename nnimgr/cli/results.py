@@ -134,6 +134,8 @@ def export(args: argparse.Namespace, terminal: Terminal) -> int:
         if unusable:
             count = "1 result is" if len(rows) == 1 else f"{len(rows)} results are"
             terminal.warn(f"{count} written{_addition(unusable, entry.id)}.")
+        if not rows:
+            terminal.warn(f"No trial has a result. See the trials: nnictl trial ls {entry.id}")
         return 0
     if args.type is None and Path(args.filename).suffix.lower() not in _ENDINGS:
         terminal.warn(

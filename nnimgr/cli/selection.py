@@ -76,7 +76,7 @@ def select(
 ) -> IndexEntry:
     """Return the experiment that ``word`` names. Without ``word``, return the only running experiment.
 
-    If no experiment runs, return the newest that has reached its end, and name it to a person, except with
+    If no experiment runs, return the newest that has ended by itself, and name it to a person, except with
     ``quiet``. ``port`` limits the choice to the experiments of that port. ``to_change``: the command works
     only for an experiment that is not stopped and can run trials; without ``word``, it must be the only one.
     Raise ClientError if there is no such experiment, or if several experiments may be meant.
@@ -99,8 +99,9 @@ def select(
         if to_change:
             refuse_without_command(entry)
         elif _may_surprise(entry, entries) and not quiet and sys.stderr.isatty():
-            title = f"{printable(entry.name)} ({entry.id})" if entry.name else entry.id
-            sentence = f"No experiment is running. This is about the newest that has reached its end: {title}"
+            newest = newest_first(entries.values())[0]
+            why = "No experiment is running" if newest is entry else f"{_title(newest)} was stopped by a user"
+            sentence = f"{why}. This is about the newest that has ended by itself: {_title(entry)}"
             print(fitted(sys.stderr, f"INFO: {sentence}."), file=sys.stderr)
         return entry
     where = "" if port is None else f" on port {port}"
@@ -110,6 +111,10 @@ def select(
         to_change=to_change,
         without="" if port is None else " without --port",
     )
+
+
+def _title(entry: IndexEntry) -> str:
+    return f"{printable(entry.name)} ({entry.id})" if entry.name else entry.id
 
 
 def _may_surprise(entry: IndexEntry, entries: Mapping[str, IndexEntry]) -> bool:
@@ -286,7 +291,7 @@ def _current(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexE
 
 
 def _to_read(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexEntry]:
-    """Return the running experiments. If none runs, return the newest that has reached its end, if any."""
+    """Return the running experiments. If none runs, return the newest that has ended by itself, if any."""
     if running := [entry for entry in _opened(entries, port) if runs(entry)]:
         return running
     for entry in newest_first(each for each in entries.values() if port in (None, each.port)):

@@ -140,7 +140,7 @@ def pause(args: argparse.Namespace, terminal: Terminal) -> int:
         terminal,
         "pause",
         f"is being paused. {continued}",
-        already=("PAUSED", f"is paused already. {continued}"),
+        already=("PAUSED", f"is paused, and stays so until you continue it. {continued}"),
     )
 
 

@@ -20,9 +20,9 @@ _NO_BREAK = "\x00"
 
 
 def capital(sentence: str) -> str:
-    """Return a sentence with a capital letter, unless it begins with a name such as maxTrialNumber."""
+    """Return a sentence with a capital letter, unless it begins with a name: maxTrialNumber or me@host."""
     first = sentence.partition(" ")[0]
-    return sentence if first != first.lower() else f"{sentence[:1].upper()}{sentence[1:]}"
+    return sentence if first != first.lower() or "@" in first else f"{sentence[:1].upper()}{sentence[1:]}"
 
 
 def names_command(sentence: str) -> bool:

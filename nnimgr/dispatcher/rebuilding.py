@@ -114,10 +114,7 @@ class Rebuild:
         note = self._replay(events, space, state=state, records=records)
         if note is not None or not records:
             return note
-        return (
-            f"the tuner has replaced another tuner: it was given {len(records)} finished trials through "
-            "import_data"
-        )
+        return f"the tuner replaces another one. It got {_finished(len(records))} through import_data"
 
     def _replay(
         self,
@@ -288,19 +285,21 @@ def import_note(tuner: Any, *, finished: int, open_: int, replaces: bool) -> str
     ``finished``, ``open_``: numbers of finished and of open trials. ``replaces``: the tuner replaces another
     tuner.
     """
-    why = "has replaced another tuner" if replaces else "keeps no state"
+    why = "replaces another one" if replaces else "was restarted, and keeps no state"
+    past = _finished(finished)
+    others = "the open one" if open_ == 1 else f"the {open_} open ones"
     if getattr(type(tuner), "import_data", Tuner.import_data) is Tuner.import_data:
-        restarted = "" if replaces else " was restarted and"
+        later = f", and will not get the results of {others}" if open_ else ""
         return (
-            f"the tuner {why} and has no import_data, so it{restarted} knows nothing of {finished} finished "
-            f"trials and will not get the results of {open_} open ones; "
-            "give it import_data, or dump_state and load_state"
+            f"the tuner {why}. It has no import_data, so it knows nothing of {past}{later}. "
+            "Give it import_data, or dump_state and load_state"
         )
-    given = "was" if replaces else "was restarted and"
-    return (
-        f"the tuner {why}, so it {given} given {finished} finished trials through import_data; "
-        f"the results of {open_} open trials will reach it in the same way"
-    )
+    later = f"; it will get the results of {others} in the same way" if open_ else ""
+    return f"the tuner {why}. It got {past} through import_data{later}"
+
+
+def _finished(count: int) -> str:
+    return "the finished trial" if count == 1 else f"the {count} finished trials"
 
 
 def _is_own(event: Event, since: int) -> bool:

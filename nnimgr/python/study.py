@@ -101,27 +101,27 @@ class Study:
         }
         given = {field: value for field, value in fields.items() if value is not None}
         merged = merged_config(given, config, defaults=_DEFAULTS)
-        run = start(merged, id_of(name), port=server, pickled=None)
-        self._set(run, lease_s=lease)
+        self._set(start(merged, id_of(name), port=server, pickled=None))
 
     @classmethod
     def attach(cls, word: str) -> Study:
         """Return the study with this id, name or beginning of an id."""
         found = cls.__new__(cls)
-        run = Run.attach(word)
-        service = Connection(Home.find(), run.id).get()["config"]["trainingService"]
+        found._set(Run.attach(word))
+        return found
+
+    def _set(self, run: Run) -> None:
+        connection = Connection(Home.find(), run.id)
+        service = connection.get()["config"]["trainingService"]
         if not isinstance(service, Mapping) or service.get("platform") != _PLATFORM:
             raise Error(
                 f"Experiment {run.id} runs its trials itself, so a program cannot ask for them.",
-                hint=f"Attach to it with nnimgr.Run.attach({word!r})",
+                hint=f"Attach to it with nnimgr.Run.attach({run.id!r})",
             )
-        found._set(run, lease_s=parse_duration(service["lease"]).total_seconds())
-        return found
-
-    def _set(self, run: Run, *, lease_s: float) -> None:
         self.run = run
         self.id = run.id
-        self._exchange = Exchange(Connection(Home.find(), run.id), lease_s)
+        # The server knows only the lease with which the study was created.
+        self._exchange = Exchange(connection, parse_duration(service["lease"]).total_seconds())
         # keys and counts of requests whose trials the program has not got, for example because of Ctrl-C
         self._unanswered: dict[str, int] = {}
 

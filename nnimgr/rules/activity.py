@@ -89,7 +89,13 @@ def _work(state: ExperimentState) -> Iterator[str]:
     if paused := len(by_user):
         which = "it" if paused == 1 else "one"
         command = f"nnictl trial resume {state.id} -T {by_user[0]}"
-        yield f'{trial_count(paused)} {_are(paused)} paused (to continue {which}: "{command}")'
+        waits = by_scheduler and len(state.paused) == len(state.trials)
+        them = "it" if paused == 1 else "them"
+        decides = f", and the scheduler waits for {them}" if waits else ""
+        yield (
+            f"{trial_count(paused)} {_are(paused)} paused by a user{decides} "
+            f'(to continue {which}: "{command}")'
+        )
     if runs := len(state.confirming):
         which = (
             "1 run that confirms the best trials has"

@@ -11,7 +11,7 @@ from nnimgr.rules.state import (
     ExperimentState,
 )
 from nnimgr.rules.stop_rules import rule_that_holds
-from nnimgr.rules.terms import STOPPED_BY_USER, TUNER_EXHAUSTED
+from nnimgr.rules.terms import NO_SCRIPT, STOPPED_BY_USER, TUNER_EXHAUSTED
 
 _NO_COMMAND = ("126/", "127/")  # the shell could not execute the command, or did not find it
 
@@ -41,8 +41,9 @@ def _wanted_status(
     if state.stop_requested:
         if state.detached:
             placed = sum(job.placed is not None and not job.closed for job in state.jobs.values())
-            verb = "continues" if placed == 1 else "continue"
-            reason = f"{trial_count(placed)} {verb} without a server" if placed else _stopped(state)
+            verb = "was" if placed == 1 else "were"
+            left = f"{trial_count(placed)} {verb} left running without a server"
+            reason = left if placed else _stopped(state)
             return f.ExperimentStatus.STOPPED, None, reason
         if not _is_over(state):
             return f.ExperimentStatus.DRAINING, f.DrainReason.USER, "a user stops it"
@@ -76,7 +77,7 @@ def _stopped(state: ExperimentState) -> str:
 def _failing(state: ExperimentState) -> str:
     if state.drain is f.DrainReason.FAILURES:
         return state.reason  # trials that have failed since do not change the sentence
-    if state.first_failure.startswith(_NO_COMMAND):
+    if state.first_failure.startswith(_NO_COMMAND) or NO_SCRIPT in state.first_failure_reason:
         remedy = "correct trialCommand, then start a new experiment"
     else:
         remedy = (

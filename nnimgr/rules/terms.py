@@ -40,6 +40,9 @@ TUNER_EXHAUSTED = "the tuner has no more parameter sets"
 # trialCommand of an experiment that was imported without one. Its trials are only shown.
 NO_COMMAND = "echo 'This experiment was imported without a trial command.' >&2; exit 1"
 
+# In the reason of a trial: what Python says about a script that does not exist.
+NO_SCRIPT = "can't open file"
+
 
 class TrialStatus(StrEnum):
     """Statuses of trials. The names are NNI's, except PAUSED, which the routes for NNI's clients show as

@@ -131,11 +131,13 @@ class ASHAScheduler(RankingScheduler):
             rung.promoted.add(trial.id)
         else:
             self._waiting.add(trial.id)
-            reason = (
-                f"only {of_trials(kept)}" if kept else f"the best trial continues when {self._eta} have come"
-            )
+            reason = f"{_place(rung, trial)}, only {of_trials(kept)}"
+            if not kept:
+                reason = (
+                    f"{_place(rung, trial)} so far; when {self._eta} have reached it, the best one continues"
+                )
             decision = Stop if self._stops else Pause
-            decisions.append(decision(trial, f"{_place(rung, trial)}, {reason}", at, rung.better(rank)))
+            decisions.append(decision(trial, reason, at, rung.better(rank)))
         return decisions if self._stops else [*decisions, *self._promote(rung)]
 
     def _kept(self, rung: _Rung) -> int:
@@ -165,7 +167,7 @@ class ASHAScheduler(RankingScheduler):
     def _leave(self, trial: Trial) -> Decision:
         """Stop a paused trial, because no trials come that could let it continue."""
         rung = self._at[trial.id]
-        reason = f"{_place(rung, trial)}, {len(rung.promoted)} of them continued, and no more trials come"
+        reason = f"{_place(rung, trial)}, {len(rung.promoted)} of them continued; no more trials come"
         return Stop(trial, reason, rung.at, rung.better(rung.rank(trial.id)))
 
     def _pass(self, trial: Trial) -> None:

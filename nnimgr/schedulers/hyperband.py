@@ -167,7 +167,9 @@ class HyperBandScheduler(RankingScheduler):
             yield from self._compare(bracket, number)
         else:
             count = found.size if number else found.size + bracket.room
-            reason = f"{_where(bracket, number)}: {len(found.losses)} of {count} trials have come, of which "
+            reason = (
+                f"{_where(bracket, number)}: {len(found.losses)} of {count} trials have reached it, of which "
+            )
             yield Pause(trial, reason + of_trials(max(1, count // self._eta)), found.at)
 
     def _arrive_late(

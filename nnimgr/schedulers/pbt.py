@@ -135,7 +135,7 @@ class PBTScheduler(RankingScheduler):
         self._wait(member, True)
         population = member.population
         count = len(population.members) + (population.room or 0)
-        reason = f"report {reports}: {population.arrived} of {count} trials of its population have come"
+        reason = f"report {reports}: {population.arrived} of {count} trials of its population have reached it"
         return Pause(trial, f"{reason}, and it waits for the others", reports)
 
     def trial_paused(self, trial: Trial) -> Decisions:

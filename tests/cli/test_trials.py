@@ -69,7 +69,8 @@ def test_pause_and_resume(server: FakeServer, capsys: pytest.CaptureFixture[str]
     server.experiments["abc"].trials = [trial("ta", 0, status="PAUSED")]
     assert main(["trial", "pause", "-T", "0"]) == 0
     assert capsys.readouterr().out == (
-        "INFO: Trial 0 (ta) is paused already. To continue it: nnictl trial resume abc -T 0\n"
+        "INFO: Trial 0 (ta) is paused, and stays so until you continue it. "
+        "To continue it: nnictl trial resume abc -T 0\n"
     )
 
 

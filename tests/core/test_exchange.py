@@ -151,6 +151,7 @@ async def test_a_silent_program_loses_its_trial(asked: Lab, monkeypatch: pytest.
             "its infrastructure was lost once: the program that had asked for it did not answer for 60 s "
             "(the lease)"
         )
+        await until(runner, lambda: not runner.state.jobs)  # else the experiment would never end
 
 
 async def test_lost_parameters_are_given_again(asked: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

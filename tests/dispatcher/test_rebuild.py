@@ -225,8 +225,8 @@ async def test_any_other_tuner_is_resumed_as_nni_does(host: Host, make_past: Mak
     past.space_changed({"n": 2})
     again = await host(past=past, code=code, search_space={"n": 2})
     assert (await again.expect(m.Ready)).note == (
-        "the tuner keeps no state, so it was restarted and given 2 finished trials through import_data; "
-        "the results of 1 open trials will reach it in the same way"
+        "the tuner was restarted, and keeps no state. It got the 2 finished trials through import_data; "
+        "it will get the results of the open one in the same way"
     )
     records = [{"parameter": "p", "value": 0.5}, {"parameter": {"i": 0}, "value": 3}]
     assert await ask(again, 4, fed_to=past.number) == [counted(1, [2], ["checkpoint", records])]
@@ -254,8 +254,8 @@ async def test_a_tuner_that_cannot_hear_of_the_past_is_said_to_know_nothing_of_i
     past.ended(done, 3)  # perhaps while the server was down
     again = await host(past=past, code=code)
     assert (await again.expect(m.Ready)).note == (
-        "the tuner keeps no state and has no import_data, so it was restarted and knows nothing of 1 "
-        "finished trials and will not get the results of 1 open ones; give it import_data, or dump_state and "
+        "the tuner was restarted, and keeps no state. It has no import_data, so it knows nothing of the "
+        "finished trial, and will not get the results of the open one. Give it import_data, or dump_state and "
         "load_state"
     )
 

@@ -79,8 +79,8 @@ def test_paused_trials_have_a_command_that_continues_one() -> None:
         told.append(now(life).split("; ")[1 + (sequence == 0)])
     command = f'"nnictl trial resume {life.state.id} -T {life.trial(0)}"'
     assert told == [
-        f"1 trial is paused (to continue it: {command})",
-        f"2 trials are paused (to continue one: {command})",
+        f"1 trial is paused by a user (to continue it: {command})",
+        f"2 trials are paused by a user (to continue one: {command})",
     ]
 
 
@@ -120,7 +120,10 @@ def test_the_scheduler_continues_the_trials_that_it_has_paused() -> None:
         saving.end(None, f.EndReason.STOPPED)
     command = f'"nnictl trial resume {life.state.id} -T {first.id}"'
     told = now(life).split("; ")[1:3]
-    assert told == ["1 trial is paused by the scheduler", f"1 trial is paused (to continue it: {command})"]
+    assert told == [
+        "1 trial is paused by the scheduler",
+        f"1 trial is paused by a user, and the scheduler waits for it (to continue it: {command})",
+    ]
 
 
 def test_a_limit_below_the_number_of_trials() -> None:

@@ -164,7 +164,7 @@ def test_detach_leaves_the_trials_running() -> None:
     facts = life.take(f.ExperimentStopRequested(detach=True))
     assert not any(isinstance(fact, f.StopOrdered) for fact in facts)
     # The other trials, which are queued, do not run.
-    assert (life.state.status, life.state.reason) == (E.STOPPED, "1 trial continues without a server")
+    assert (life.state.status, life.state.reason) == (E.STOPPED, "1 trial was left running without a server")
     life.take(f.ExperimentOpened(m_epoch=2, resumed=True))
     assert life.state.status is E.RUNNING
     life.end(0)

@@ -17,11 +17,11 @@ def test_trials_are_promoted_when_enough_have_come() -> None:
     assert play.report("a", 0.1) == []
     (first,) = play.report("a", 0.5)
     assert (first.kind, first.rung) == ("pause", 2)
-    assert first.reason == "rung 2: rank 1 of 1, the best trial continues when 3 have come"
+    assert first.reason == "rung 2: rank 1 of 1 so far; when 3 have reached it, the best one continues"
     play.pause("a")
     (second,) = play.report("b", 0.9, 0.4)
     assert (second.reason, second.better) == (
-        "rung 2: rank 2 of 2, the best trial continues when 3 have come",
+        "rung 2: rank 2 of 2 so far; when 3 have reached it, the best one continues",
         ("a",),
     )
     play.pause("b")
@@ -124,7 +124,7 @@ def test_the_best_trial_of_the_highest_rung_continues_when_no_other_does() -> No
     play.resume("b")
     (left,) = play.end("b", "SUCCEEDED")
     assert (left.kind, left.trial_id, left.better) == ("stop", "a", ("b",))
-    assert left.reason == "rung 1: rank 2 of 2, 1 of them continued, and no more trials come"
+    assert left.reason == "rung 1: rank 2 of 2, 1 of them continued; no more trials come"
 
 
 def test_with_stop_bad_trials_end() -> None:

@@ -20,7 +20,7 @@ def bracket(count: int = 9) -> tuple[Play, list[str]]:
 def test_a_bracket_is_compared_when_its_last_trial_comes() -> None:
     play, _ = bracket()
     assert play.host.decided[0].reason == (
-        "bracket 1, rung 1: 1 of 9 trials have come, of which the best 3 continue"
+        "bracket 1, rung 1: 1 of 9 trials have reached it, of which the best 3 continue"
     )
     decided = play.report("t8", 0.45)
     assert said(decided) == [
@@ -51,7 +51,7 @@ def test_brackets_follow_one_another() -> None:
     assert play.report("u0", 0.5, 0.5) == []
     assert said(play.report("u0", 0.5)) == ["pause u0"]
     assert play.host.decided[-1].reason == (
-        "bracket 2, rung 3: 1 of 5 trials have come, of which the best trial continues"
+        "bracket 2, rung 3: 1 of 5 trials have reached it, of which the best trial continues"
     )
     assert play.report("v0", *[0.1] * 20) == []  # bracket 3 compares nothing
     assert said(play.report("w", 0.1)) == ["pause w"]  # bracket 4 is as bracket 1
