@@ -15,6 +15,7 @@ import json
 import os
 import re
 import string
+import zlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,6 +31,7 @@ __all__ = [
     "IndexEntry",
     "check_experiment_id",
     "new_experiment_id",
+    "seed_of",
 ]
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
@@ -189,6 +191,11 @@ def new_experiment_id(taken: Collection[str] = ()) -> str:
         experiment_id = "".join(draw.sample(string.ascii_lowercase + string.digits, 8))
         if experiment_id not in taken:
             return experiment_id
+
+
+def seed_of(experiment_id: str) -> int:
+    """Return the seed of the experiment's random numbers, derived from its id."""
+    return zlib.crc32(experiment_id.encode())
 
 
 def check_experiment_id(text: str) -> str:

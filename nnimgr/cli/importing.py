@@ -119,6 +119,8 @@ def _to_new_experiment(args: argparse.Namespace, terminal: Terminal) -> int:
         terminal.info(f"To continue it, import the trials with a configuration: {_again(args)} --config FILE")
     else:
         terminal.info(f"Continue it: nnictl resume {entry.id}")
+        if config.initial_parameters:
+            terminal.info("The resume first runs those of initialParameters that were not imported.")
         if config.max_trial_number is not None and config.max_trial_number <= count:
             terminal.warn(
                 f"maxTrialNumber ({config.max_trial_number}) is used up, because imported trials count. "

@@ -25,7 +25,7 @@ from nnimgr.importing.trials import (
     text_of,
     without_final,
 )
-from nnimgr.rules.terms import TrialStatus
+from nnimgr.rules.terms import SuggestionSource, TrialStatus
 
 __all__ = ["check_columns", "read_csv", "read_download", "rows_of"]
 
@@ -42,6 +42,7 @@ _KNOWN = frozenset((*_RESULTS, *_NAMES, *_STATUSES, *_TIMES, _INTERMEDIATE, *_OT
 _EXPORTED = "trialJobId"  # "nnictl experiment export" writes it between the parameters and the result
 _DOWNLOADED = frozenset(("id", "sequence", "attempt", "value"))  # columns of a table from the dashboard
 _OF_SINK = frozenset(("number", "id", "status", "value", "result"))  # columns of the sink ``csv``
+_CONFIRMS = SuggestionSource.CONFIRMATION.value  # source of trials that are no results of the search
 _JSON = "result"  # column of the sink with the result as JSON
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # before such a letter, an export may write an apostrophe
 
@@ -95,8 +96,9 @@ def _read(
     path: Path, columns: Sequence[str], rows: Iterable[tuple[str, Mapping[str, str]]], wanted: Wanted
 ) -> Foreigners:
     table = _table(path, columns, wanted)
+    search = ((place, row) for place, row in rows if not (table.own and row.get("source") == _CONFIRMS))
     return Foreigners(
-        title=f"the file {path.name}", trials=[_trial(path, place, row, table) for place, row in rows]
+        title=f"the file {path.name}", trials=[_trial(path, place, row, table) for place, row in search]
     )
 
 
@@ -238,7 +240,10 @@ def _trial(path: Path, where: str, row: Mapping[str, str], table: _Table) -> For
         status=TrialStatus.SYS_CANCELED if live else status,
         reason=known.get("reason") or f"its row is {where} of {path.name}",
         final=final,
-        reports=[(value, None) for value in (without_final(reports, final) if table.own else reports)],
+        reports=[
+            (part_of(value, table.wanted), None)
+            for value in (without_final(reports, final) if table.own else reports)
+        ],
         rerun=live or status is TrialStatus.SYS_CANCELED,
         **times,
     )

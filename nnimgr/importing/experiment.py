@@ -13,16 +13,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nnimgr.config import ConfigError, ExperimentConfig, read_canonical
+from nnimgr.config import ConfigError, ExperimentConfig, initial_sets, read_canonical
 from nnimgr.config.secrets import hide_secrets
 from nnimgr.core.managing.folder import Surroundings, flush_folder, make_folder
 from nnimgr.home import Home
+from nnimgr.identity import identity
 from nnimgr.importing.history import ImportedHistory
 from nnimgr.importing.spaces import space_of
-from nnimgr.importing.trials import Foreigners, SourceError
-from nnimgr.index import Index, IndexEntry, new_experiment_id
+from nnimgr.importing.trials import Foreigners, ForeignTrial, SourceError, expressible
+from nnimgr.index import Index, IndexEntry, new_experiment_id, seed_of
 from nnimgr.rules import facts as f
-from nnimgr.rules.terms import NO_COMMAND
+from nnimgr.rules.terms import NO_COMMAND, TrialStatus
 from nnimgr.store.writer import ExperimentWriter
 from nnimgr.traits import traits_of
 
@@ -101,6 +102,21 @@ class _Import:
     found: Foreigners
     now: datetime
 
+    def _planned(self, experiment_id: str) -> list[ForeignTrial]:
+        """Return trials with the configuration's initial parameters, without those that were imported."""
+        known = {identity(expressible(trial.parameters)) for trial in self.found.trials}
+        return [
+            ForeignTrial(
+                name="initialParameters",
+                parameters=parameters,
+                status=TrialStatus.SYS_CANCELED,
+                reason="it is one of initialParameters, and runs when the experiment is resumed",
+                rerun=True,
+            )
+            for parameters in initial_sets(self.config, seed_of(experiment_id))
+            if identity(parameters) not in known
+        ]
+
     async def write(self, directory: Path) -> datetime:
         """Write the experiment's folder. Return when its first trial began."""
         hidden, secrets = hide_secrets(self.config)
@@ -119,7 +135,7 @@ class _Import:
         try:
             state = await writer.open()
             history = ImportedHistory(writer=writer, state=state, now=self.now, title=self.found.title)
-            await history.write(created, self.found.trials)
+            await history.write(created, self.found.trials, self._planned(directory.name))
             await writer.close(state)
         finally:
             await writer.close()

@@ -48,9 +48,16 @@ class ImportedHistory:
     title: str
     _turn: list[f.Recorded] = field(default_factory=list)
 
-    async def write(self, created: f.ExperimentCreated, trials: Sequence[ForeignTrial]) -> None:
-        """Write all facts of the experiment to its database."""
-        facts = sorted(self._facts(created.experiment_id, trials, objectives_of(created.config)), key=_place)
+    async def write(
+        self,
+        created: f.ExperimentCreated,
+        trials: Sequence[ForeignTrial],
+        planned: Sequence[ForeignTrial] = (),
+    ) -> None:
+        """Write all facts of the experiment to its database. ``planned``: trials that the resume runs."""
+        everything = [*trials, *planned]
+        objectives = objectives_of(created.config)
+        facts = sorted(self._facts(created.experiment_id, everything, objectives), key=_place)
         began = min((each.at for each in facts), default=self.now)
         self._fold(
             began,

@@ -69,7 +69,10 @@ def _trial(record: Any, wanted: Wanted, place: str) -> ForeignTrial:
         status=TrialStatus.SUCCEEDED,
         reason="NNI has exported its result",
         final=value,
-        reports=[(report, None) for report in without_final([_plain(each) for each in reports], value)],
+        reports=[
+            (part_of(report, wanted.metrics), None)
+            for report in without_final([_plain(each) for each in reports], value)
+        ],
     )
 
 

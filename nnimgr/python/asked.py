@@ -14,6 +14,7 @@ from typing import Any
 from nnimgr.python.definition import plain_number
 from nnimgr.python.errors import ArgumentError, Error, LateResult
 from nnimgr.python.exchange import Exchange
+from nnimgr.rules.terms import TrialStatus
 from trial_keeper.log import said_by_exception
 
 __all__ = ["AskedTrial", "Value", "end_of", "result_of"]
@@ -35,7 +36,8 @@ class AskedTrial:
     An exception in the ``with`` block ends the trial as FAILED, with the exception as its reason, and Ctrl-C
     cancels it. Without ``tell``, the last report is the result.
 
-    ``params``: the parameters. ``id``, ``number``: the trial's id, and its number from 0.
+    ``params``: the parameters. ``id``, ``number``: the trial's id, and its number from 0. ``seed``: seed for
+    its random numbers if it repeats another trial (``confirmBest``); None: any.
     """
 
     def __init__(self, exchange: Exchange, given: Mapping[str, Any]) -> None:
@@ -44,6 +46,7 @@ class AskedTrial:
         self.number = int(given["sequence"])
         self.params: dict[str, Any] = given["parameters"]
         self.attempt = int(given["attempt"])
+        self.seed: int | None = given.get("seed")  # a server of an earlier version does not send it
         self.ended = False
         self._reports = 0
         self._last: Any = None
@@ -67,7 +70,7 @@ class AskedTrial:
         """
         return "" if self._end is None else f"{self._end['status']}: {self._end['reason']}"
 
-    def report(self, /, value: Value | None = None, **metrics: float) -> None:
+    def report(self, value: Value | None = None, /, **metrics: float) -> None:
         """Report an intermediate result: a number, a mapping, or ``trial.report(accuracy=0.9, loss=0.3)``.
 
         It is stored when the call returns. The assessor gets it, and may stop the trial: see ``should_stop``.
@@ -93,7 +96,7 @@ class AskedTrial:
                 self.take_end(gone)
         return self._end is not None
 
-    def tell(self, /, value: Value | None = None, **metrics: float) -> None:
+    def tell(self, value: Value | None = None, /, **metrics: float) -> None:
         """End the trial with its result. It is stored when the call returns.
 
         A result that is not a finite number ends the trial as FAILED. A trial that was stopped early keeps
@@ -189,6 +192,11 @@ class AskedTrial:
                     f"Trial {self.number} ({self.id}) has ended already. Its first {first} counts, and the "
                     "second one is not recorded."
                 )
+            if not TrialStatus(each["status"]).terminal:
+                raise LateResult(
+                    f"Trial {self.number} ({self.id}) was taken from this program when its lease ended. "
+                    "It is tried again, so this result is not recorded."
+                )
             raise LateResult(
                 f"Trial {self.number} ({self.id}) had ended before its result came, so the result is not "
                 f"recorded. The trial is {self.reason}."
@@ -207,6 +215,9 @@ def result_of(value: Any, metrics: Mapping[str, Any]) -> Any:
 
     In a mapping, a number that is not finite becomes a text, such as "NaN", which counts as no number.
     """
+    if value is None and "value" in metrics:  # "value" may be the name of a metric, or of this argument
+        value = metrics["value"]
+        metrics = metrics if len(metrics) > 1 else {}
     if metrics:
         first = value if isinstance(value, Mapping) else {} if value is None else {"default": value}
         value = {**first, **metrics}

@@ -8,7 +8,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Experiment",
     "algorithm_field",
+    "defaulted_fields",
     "goal_fields",
     "id_of",
     "merged_config",
@@ -68,7 +69,7 @@ class Experiment:
         maximize: Goal = None,
         minimize: Goal = None,
         trials: int | None = None,
-        at_once: int = 1,
+        at_once: int | None = None,
         hours: float | None = None,
         tuner: str | Mapping[str, Any] = "TPE",
         assessor: str | Mapping[str, Any] | None = None,
@@ -127,7 +128,9 @@ class Experiment:
         if is_local:
             check_command(trial)
         given["trialCommand"] = self._work.command_for(sys.executable if is_local else "python3")
-        self._config: dict[str, Any] = merged_config(given, config, defaults=_DEFAULTS)
+        merged = merged_config(given, config, defaults=_DEFAULTS)
+        self._defaulted: Collection[str] = defaulted_fields(merged, _DEFAULTS)
+        self._config: dict[str, Any] = {"trialConcurrency": _DEFAULTS["trialConcurrency"], **merged}
         _leave_busy_gpus(self._config)
 
     @classmethod
@@ -142,7 +145,7 @@ class Experiment:
         found = cls.__new__(cls)
         found.name = loaded.experiment_name
         found._work = None
-        found._config = loaded.canonical()
+        found._config, found._defaulted = loaded.canonical(), ()
         return found
 
     def __repr__(self) -> str:
@@ -175,11 +178,16 @@ class Experiment:
         if self._work is not None:
             check_guard(self._work)
             pickled = self._work.pickled
-        return start(self._config, id_of(self.name), port=server, pickled=pickled)
+        return start(self._config, id_of(self.name), port=server, pickled=pickled, defaulted=self._defaulted)
 
 
 def id_of(name: str | None) -> str | None:
-    """Return the id of the experiment with this name. So two programs cannot create two of them."""
+    """Return the id of the experiment with this name. So two programs cannot create two of them.
+
+    Raise ArgumentError if the name is empty.
+    """
+    if name == "":
+        raise ArgumentError("name: must not be empty; leave it out for a new experiment without a name")
     if name is None or _ID.fullmatch(name):
         return name
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:22].strip("-")
@@ -296,6 +304,13 @@ def merged_config(
                 f"config.{field}: is {json.dumps(value)}, but {other} by {argument}; leave one of them out"
             )
     return {**fields, **others}
+
+
+def defaulted_fields(merged: Mapping[str, Any], defaults: Mapping[str, Any]) -> set[str]:
+    """Return the fields that no argument has given, as far as their values show it."""
+    return {field for field, value in defaults.items() if merged.get(field, value) == value} - (
+        {"trialConcurrency"} & merged.keys()  # its argument has no default value
+    )
 
 
 def _argument(field: str, value: Any) -> str:

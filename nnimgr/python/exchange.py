@@ -51,7 +51,7 @@ class Exchange:
                 cause = error.__cause__
                 status = cause.status if isinstance(cause, ApiError) else None
                 if status == _REFUSED and self._connection.entry().status in ENDED:
-                    raise Ended(error.sentence, hint=error.hint) from error
+                    raise Ended(error.sentence, hint="To continue it: study.run.resume()") from error
                 lost = isinstance(cause, ServerGone) or status == _UNAVAILABLE
                 if not lost or not tries_left:
                     raise

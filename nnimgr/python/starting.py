@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+import os
+import warnings
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +16,10 @@ from nnimgr.client.servers import ServerStart
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry, new_experiment_id
 from nnimgr.python.connection import Connection, chosen_port
-from nnimgr.python.errors import ArgumentError, translated
+from nnimgr.python.errors import ArgumentError, argument_of, translated
 from nnimgr.python.running import Run
+from training_services.job_spec import NO_COMMAND
+from training_services.keepers.names import ASK
 
 if TYPE_CHECKING:
     from nnimgr.python.pickling import Pickled
@@ -30,17 +34,27 @@ _SAME = {
     "trialCommand": ("function", ""),
     "trialCodeDirectory": ("folder of its code", ""),
 }
+_OF_TRIALS = ("trialCommand", "trialCodeDirectory")
+# Fields that say where trials run. They may hold secrets, which are stored elsewhere.
+_OF_HOSTS = ("trainingService", "experimentWorkingDirectory", "sinks")
+_AT_THE_CALLER = 5  # how many calls are between the warning and the program
 _PICKLES = "function"  # folder in the experiment's folder
 _LIMITS = ("trialConcurrency", "maxTrialNumber", "maxExperimentDuration")
 
 
 def start(
-    config: Mapping[str, Any], experiment_id: str | None, *, port: int | None, pickled: Pickled | None
+    config: Mapping[str, Any],
+    experiment_id: str | None,
+    *,
+    port: int | None,
+    pickled: Pickled | None,
+    defaulted: Collection[str] = (),
 ) -> Run:
     """Create an experiment, or continue the experiment with this id or name.
 
     ``experiment_id``: None gives a new experiment. ``port``: that of the server; None: the best one.
     ``pickled``: function that the trials get by value. Its file is written into the experiment's folder.
+    ``defaulted``: fields that no argument has given. An existing experiment keeps its own values of them.
     """
     if port is not None and not (type(port) is int and 0 < port < 65536):
         raise ArgumentError(f"server: must be a port number, such as 8080, not {port!r}")
@@ -69,12 +83,13 @@ def start(
                     raise
                 # Another program has created it at the same time.
     connection = Connection(home, known.id)
+    given = {field: value for field, value in config.items() if field not in defaulted}
     if pickled is None:
-        return _continued(connection, config)
+        return _continued(connection, given)
     # The present function replaces the earlier one, as an edited file would.
     folder = known.directory / _PICKLES
     return _continued(
-        connection, {**config, "trialCodeDirectory": str(folder)}, checked=lambda: pickled.write(folder)
+        connection, {**given, "trialCodeDirectory": str(folder)}, checked=lambda: pickled.write(folder)
     )
 
 
@@ -113,8 +128,11 @@ def _continued(
     profile = connection.get()
     stored = {**profile["config"], "searchSpace": profile["searchSpace"]}
     name = profile["name"] or connection.id
+    is_study = _is_asked(stored) and config.get("trialCommand") == NO_COMMAND
     for field, (argument, change) in _SAME.items():
-        if _compared(stored.get(field)) != _compared(config.get(field)):
+        if is_study and field in _OF_TRIALS:
+            continue  # its trials are no processes
+        if _compared(field, stored.get(field)) != _compared(field, config.get(field)):
             hint = f" Or change it: {change.format(name=name)}" if change else ""
             what = f"exists with another {argument}"
             if field == "trialCommand":
@@ -125,6 +143,14 @@ def _continued(
             f"name: experiment {name!r} is open for reading. End that first: Run.attach({name!r}).stop()"
         )
     checked()
+    if unused := _unused(stored, config):
+        warnings.warn(
+            f"experiment {name!r} exists already, with other values than this call gives for: "
+            f"{', '.join(unused)}. It keeps its own. Give this one another name, or change what can be "
+            f"changed: Run.attach({name!r}).update(...)",
+            UserWarning,
+            stacklevel=_AT_THE_CALLER,
+        )
     given = {field: config[field] for field in _LIMITS if config.get(field) is not None}  # others stay
     changes = {field: value for field, value in given.items() if value != stored.get(field)}
     if profile["status"] in ("STOPPED", "ERROR") or (changes and not profile["served"]):
@@ -157,6 +183,32 @@ def _ended_already(profile: Mapping[str, Any], name: str) -> str:
     return f"{name} has ended already, with {trials}: nothing was run. {what_helps}"
 
 
-def _compared(value: Any) -> Any:
-    """Return what has to be equal: of a command that runs a function, all but the interpreter."""
-    return value.partition(" -m nni.run ")[2] or value if isinstance(value, str) else value
+def _unused(stored: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
+    """Return the arguments of this call whose values are not those of the experiment, and are not used."""
+    from nnimgr.config import ConfigError, read_canonical
+
+    asked = _is_asked(stored)
+    ignored = (*_SAME, *_LIMITS, *(() if asked else _OF_HOSTS))
+    others = {field: value for field, value in config.items() if field not in ignored}
+    try:
+        wanted = read_canonical({**stored, **others}).canonical()
+    except ConfigError:
+        return []  # the values of this call do not go with those of the experiment, which hold
+    other = [field for field in others if wanted.get(field) != stored.get(field)]
+    return ["lease" if asked and field == "trainingService" else argument_of(field) for field in other]
+
+
+def _compared(field: str, value: Any) -> Any:
+    """Return what has to be equal: of a command that runs a function, all but the interpreter. A folder may
+    have several names.
+    """
+    if not isinstance(value, str):
+        return value
+    if field == "trialCodeDirectory":
+        return os.path.realpath(value)
+    return value.partition(" -m nni.run ")[2] or value
+
+
+def _is_asked(config: Mapping[str, Any]) -> bool:
+    service = config.get("trainingService")
+    return isinstance(service, Mapping) and service.get("platform") == ASK

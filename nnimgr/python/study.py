@@ -12,7 +12,13 @@ from nnimgr.python import space as spaces
 from nnimgr.python.arguments import checks_arguments
 from nnimgr.python.asked import AskedTrial, Value, end_of, result_of
 from nnimgr.python.connection import Connection
-from nnimgr.python.definition import algorithm_field, goal_fields, id_of, merged_config
+from nnimgr.python.definition import (
+    algorithm_field,
+    defaulted_fields,
+    goal_fields,
+    id_of,
+    merged_config,
+)
 from nnimgr.python.errors import ArgumentError, Ended, Error, LateResult
 from nnimgr.python.exchange import Exchange
 from nnimgr.python.options import Goal, duration_of
@@ -32,7 +38,7 @@ _DEFAULTS = {
     "trialConcurrency": 1000,
     "tuner": {"name": "TPE"},
     "trainingService": {"platform": _PLATFORM, "lease": "60s"},
-    "maxRetries": 0,
+    "maxRetries": {"infrastructure": 0, "userError": 0},
 }
 
 
@@ -50,7 +56,8 @@ class Study:
 
     - ``maximize``, ``minimize``, ``tuner``, ``assessor``, ``constraints``, ``initial``, ``trials``,
       ``hours``, ``stop``, ``name``, ``seed``, ``config``, ``server``: as in ``tune``.
-    - ``at_once``: largest number of trials that all programs together run at a time.
+    - ``at_once``: largest number of trials that all programs together run at a time. Default: 1000, or as
+      before if the study exists.
     - ``lease``: seconds after which a trial fails if its program has died or stands still. A thread renews
       the leases of the program's trials.
     - ``retries``: how often the parameters of such a trial are given to a program again. Default: never.
@@ -72,7 +79,7 @@ class Study:
         initial: Sequence[Mapping[str, Any]] | None = None,
         trials: int | None = None,
         hours: float | None = None,
-        at_once: int = 1000,
+        at_once: int | None = None,
         lease: float = 60,
         retries: int | Mapping[str, Any] = 0,
         stop: Mapping[str, Any] | None = None,
@@ -96,12 +103,15 @@ class Study:
             "tuner": algorithm_field(tuner, seed=seed),
             "assessor": algorithm_field(assessor),
             "trainingService": {"platform": _PLATFORM, "lease": f"{_whole('lease', lease)}s"},
-            "maxRetries": retries,
+            "maxRetries": _retries(retries),
             "stopWhen": stop,
         }
         given = {field: value for field, value in fields.items() if value is not None}
         merged = merged_config(given, config, defaults=_DEFAULTS)
-        self._set(start(merged, id_of(name), port=server, pickled=None))
+        defaulted = defaulted_fields(merged, _DEFAULTS)
+        merged = {"trialConcurrency": _DEFAULTS["trialConcurrency"], **merged}
+        run = start(merged, id_of(name), port=server, pickled=None, defaulted=defaulted)
+        self._set(run)
 
     @classmethod
     def attach(cls, word: str) -> Study:
@@ -218,8 +228,18 @@ class Study:
     def _ask(self, count: int) -> list[AskedTrial]:
         answer = self._call([], count)
         if answer.ended is not None:
-            raise Ended(answer.ended, hint="To continue it with larger limits: study.run.update(trials=...)")
+            raise Ended(answer.ended, hint=self._how_to_continue())
         return answer.trials
+
+    def _how_to_continue(self) -> str:
+        """Return what lets the study continue, after its end."""
+        from nnimgr.cli.limits import used_up
+
+        profile = Connection(Home.find(), self.id).get()
+        steps = ["study.run.resume()"] if profile["status"] == "STOPPED" else []
+        if used_up(profile) is not None:
+            steps.append("study.run.update(trials=...) with larger limits")
+        return f"To continue it: {', then '.join(steps)}" if steps else ""
 
     def _call(self, ends: Sequence[tuple[AskedTrial, Mapping[str, Any]]], count: int) -> _Answer:
         """Tell the ends of trials and ask for ``count`` further trials, in one request if possible.
@@ -265,6 +285,11 @@ class _Answer(NamedTuple):
     late: LateResult | None
     ended: str | None
     key: str | None
+
+
+def _retries(retries: int | Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the field ``maxRetries``. A number does not count for trials that their program has ended."""
+    return {"infrastructure": retries, "userError": 0} if isinstance(retries, int) else retries
 
 
 def _whole(name: str, value: float) -> int:

@@ -24,7 +24,7 @@ def tune(
     maximize: Goal = None,
     minimize: Goal = None,
     trials: int | None = None,
-    at_once: int = 1,
+    at_once: int | None = None,
     hours: float | None = None,
     tuner: str | Mapping[str, Any] = "TPE",
     assessor: str | Mapping[str, Any] | None = None,
@@ -67,7 +67,7 @@ def tune(
     - ``ship``: "path", or "pickle" for functions of notebooks, nested functions, lambdas and methods. They
       are sent by value with what they use; this needs cloudpickle.
     - ``maximize``, ``minimize``: True for results that are one number, or the name of a metric, or several.
-    - ``trials``, ``hours``: limits. None: no limit. ``at_once``: the number of trials that run at a time.
+    - ``trials``, ``hours``: limits. None: no limit. ``at_once``: trials that run at a time (default: 1).
     - ``tuner``, ``assessor``, ``scheduler``: a name, or ``{"name": ..., "classArgs": {...}}``.
     - ``constraints``: conditions on parameters, such as ``"x + y < 1"``. ``initial``: first parameter sets.
     - ``gpus``, ``cpus``, ``memory`` (such as "8gb"): what each trial needs. It may depend on the trial's

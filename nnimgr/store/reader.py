@@ -380,7 +380,7 @@ class ExperimentReader(
 
     def results(self, *, page: int = 1000) -> Iterator[list[tuple[TrialRow, TrialSet, Final]]]:
         """Yield pages of results of succeeded trials: trial, parameter set and FINAL metric, by sequence
-        number.
+        number. Runs that confirm other trials are no results of the search.
         """
         sequence, more = 0, True
         while more:
@@ -389,6 +389,7 @@ class ExperimentReader(
             yield [
                 (row, held, held.final)
                 for row in rows
+                if row.source is not f.SuggestionSource.CONFIRMATION
                 for held in sets[row.trial_id]
                 if held.final is not None
             ]

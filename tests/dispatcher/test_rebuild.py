@@ -255,8 +255,8 @@ async def test_a_tuner_that_cannot_hear_of_the_past_is_said_to_know_nothing_of_i
     again = await host(past=past, code=code)
     assert (await again.expect(m.Ready)).note == (
         "the tuner was restarted, and keeps no state. It has no import_data, so it knows nothing of the "
-        "finished trial, and will not get the results of the open one. Give it import_data, or dump_state and "
-        "load_state"
+        "finished trial, and will not get the results of the open one. "
+        "Give it import_data, or dump_state and load_state"
     )
 
 

@@ -177,3 +177,11 @@ def test_a_number_that_json_lacks_becomes_text(home: Home) -> None:
     (row,) = reader.trials()[1]
     assert (json.loads(row.parameters), row.note) == ({"x": 0.5, "clip": ["Infinity"]}, "imported as a")
     reader.close()
+
+
+def test_initial_parameters_that_were_not_imported_run_at_the_resume(home: Home) -> None:
+    config = configured(home, initialParameters=[{"x": 0.5}, {"x": 0.25}])
+    entry = create_imported(home, config, Foreigners(title="a test", trials=TRIALS))
+    state = ExperimentReader(entry.directory).state()
+    assert [json.loads(each.parameters) for each in state.interrupted] == [{"x": 0.3}, {"x": 0.25}]
+    assert state.reason == "its 4 trials were imported from a test"

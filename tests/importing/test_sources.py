@@ -379,6 +379,16 @@ def test_the_table_of_the_sink_has_its_results_as_json(tmp_path: Path) -> None:
     assert (trials[0].final, trials[0].parameters, trials[3].reason) == (0.5, {"x": 1}, "bad")
 
 
+def test_runs_that_confirm_trials_are_no_results_of_the_search(tmp_path: Path) -> None:
+    source = csv_file(
+        tmp_path,
+        "id,sequence,status,source,attempt,value,parameters.x\n"
+        "a,0,SUCCEEDED,algorithm,1,0.5,7\n"
+        "b,1,SUCCEEDED,confirmation,1,0.9,7\n",
+    )
+    assert [trial.name for trial in read_source("csv", source, Wanted()).trials] == ["a"]
+
+
 def test_a_download_without_trials_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "trials.json"
     for trials in ([], [1]):

@@ -15,6 +15,7 @@ import pytest
 
 from nnimgr import ArgumentError, AskedTrial, Ended, Error, LateResult, Run, Study, space, tune
 from nnimgr.home import Home
+from nnimgr.python.connection import Connection
 from tests.python.messages import in_lines
 from tests.python.test_running import until
 
@@ -143,6 +144,48 @@ def test_trials_of_a_call_with_a_late_result_come_with_the_next_call(study: Stud
         study.tell(trial, 1.0, ask=2)
     running = [each.number for each in study.results.trials if each.status == "RUNNING"]
     assert [each.number for each in study.ask(2)] == running == [1, 2]
+
+
+def test_a_study_ends_although_its_last_trial_was_lost(port: int) -> None:
+    study = Study(GRID, minimize=True, tuner="GridSearch", trials=2, lease=1, server=port)
+    study.ask().tell(1.0)
+    assert study.ask().number == 1  # the program forgets it, so its lease ends
+    assert until(lambda: study.run.status == "DONE")
+    with pytest.raises(Ended, match=in_lines(r"To continue it: study.run.update\(trials=...\) with larger")):
+        study.ask()
+    study.stop()
+    with pytest.raises(Ended, match=in_lines(r"To continue it: study.run.resume\(\)")):
+        study.ask()
+
+
+def test_a_further_call_keeps_what_it_does_not_give(study: Study, port: int) -> None:
+    study.run.update(at_once=3)
+    again = Study(SPACE, minimize=True, name="shared", server=port)
+    assert Connection(Home.find(), again.id).get()["limits"]["trialConcurrency"] == 3
+    told = "lease, retries. It keeps its own"
+    with pytest.warns(UserWarning, match=told):
+        Study(SPACE, minimize=True, name="shared", tuner="Random", lease=120, retries=2, server=port)
+
+
+def test_a_study_needs_a_name_or_none() -> None:
+    with pytest.raises(ArgumentError, match=in_lines("name: must not be empty")):
+        Study(SPACE, minimize=True, name="")
+
+
+def test_value_may_be_the_name_of_a_metric(study: Study) -> None:
+    with study.ask() as trial:
+        trial.tell(value=0.5)
+    with study.ask() as trial:
+        trial.tell(value=0.5, ms=3)
+    assert [each.value for each in study.results] == [0.5, 0.5]
+    assert study.results.trials[1].result == {"default": 0.5, "value": 0.5, "ms": 3}
+
+
+def test_a_trial_that_its_program_has_failed_is_not_repeated(port: int) -> None:
+    study = Study(SPACE, minimize=True, trials=1, retries=3, server=port)
+    study.ask().fail("diverged")
+    assert until(lambda: study.run.status == "DONE")
+    assert study.results.errors[0].reason == "diverged"
 
 
 def test_a_function_that_returns_nothing_fails(study: Study) -> None:

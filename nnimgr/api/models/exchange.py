@@ -77,6 +77,9 @@ class GivenTrial(Model):
     sequence: int
     attempt: int
     parameters: Any
+    seed: int | None = Field(
+        description="seed for the trial's random numbers, if it repeats another one (confirmBest); null: any"
+    )
 
 
 class GoneTrial(Model):

@@ -77,7 +77,9 @@ def _number(value: Any) -> Any:
 def _given(job: TrialJobSpec) -> models.GivenTrial:
     _, attempt = trial_of_job(job.id)
     parameters = json.loads(job.parameter_text)["parameters"]
-    return models.GivenTrial(id=job.trial_id, sequence=job.sequence, attempt=attempt, parameters=parameters)
+    return models.GivenTrial(
+        id=job.trial_id, sequence=job.sequence, attempt=attempt, parameters=parameters, seed=job.seed
+    )
 
 
 def _gone(reader: ExperimentReader, gone: Sequence[core.Held]) -> list[models.GoneTrial]:

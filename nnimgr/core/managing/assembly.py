@@ -4,7 +4,6 @@ notifier.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from nnimgr.core.running.search import Search
 from nnimgr.dispatcher import messages as m
 from nnimgr.dispatcher.forking import Zygote
 from nnimgr.dispatcher.process import DispatcherChild
+from nnimgr.index import seed_of
 from nnimgr.rules.facts import Role
 from nnimgr.rules.state import ExperimentState
 from nnimgr.store.location import database_path
@@ -176,11 +176,6 @@ class Assembly:
             post=runner.post,
             pending_metrics=runner.pending_metrics,
         )
-
-
-def seed_of(experiment_id: str) -> int:
-    """Return the seed of the experiment's random numbers, derived from its id."""
-    return zlib.crc32(experiment_id.encode())
 
 
 def _start(

@@ -15,11 +15,10 @@ from typing import Any
 
 from nnimgr.config import ExperimentConfig, check_config, initial_sets, read_canonical
 from nnimgr.config.secrets import hide_secrets
-from nnimgr.core.managing.assembly import seed_of
 from nnimgr.core.managing.experiments import ExperimentConflict, NewExperiment
 from nnimgr.core.managing.folder import Surroundings
 from nnimgr.core.running.new_trials import initial_trials
-from nnimgr.index import IndexEntry
+from nnimgr.index import IndexEntry, seed_of
 from nnimgr.rules import facts as f
 from nnimgr.store.reader import ExperimentReader
 from nnimgr.traits import traits_of
