@@ -29,7 +29,8 @@ from nnimgr.rules.terms import SuggestionSource, TrialStatus
 
 __all__ = ["check_columns", "read_csv", "read_download", "rows_of"]
 
-_RESULTS = ("reward", "value", "default")
+_REWARD, _DEFAULT = "reward", "default"  # columns that "nnictl experiment export" has for results
+_RESULTS = (_REWARD, "value", _DEFAULT)
 _NAMES = ("trialJobId", "id", "trial", "number", "sequence")
 _STATUSES = ("status", "state")
 _TIMES = ("created", "started", "ended")
@@ -39,7 +40,7 @@ _BRANCH = "_name"  # key of the name in a branch of a nested choice
 # further columns of files that nnimgr writes
 _OTHERS = ("source", "attempt", "duration", "latest", "intermediates", "reason", "note", "userNote", "tags")
 _KNOWN = frozenset((*_RESULTS, *_NAMES, *_STATUSES, *_TIMES, _INTERMEDIATE, *_OTHERS))
-_EXPORTED = "trialJobId"  # "nnictl experiment export" writes it between the parameters and the result
+_EXPORTED = "trialJobId"  # column that only "nnictl experiment export" writes
 _DOWNLOADED = frozenset(("id", "sequence", "attempt", "value"))  # columns of a table from the dashboard
 _OF_SINK = frozenset(("number", "id", "status", "value", "result"))  # columns of the sink ``csv``
 _CONFIRMS = SuggestionSource.CONFIRMATION.value  # source of trials that are no results of the search
@@ -61,6 +62,7 @@ class _Table:
     """
 
     wanted: Sequence[str]  # names of the numbers that make up a result; empty: all
+    coded: bool  # the whole result is JSON
     whole: str | None
     metrics: Mapping[str, str]
     parameters: Mapping[tuple[str, ...], str]
@@ -95,7 +97,8 @@ def _text(value: Any) -> str:
 def _read(
     path: Path, columns: Sequence[str], rows: Iterable[tuple[str, Mapping[str, str]]], wanted: Wanted
 ) -> Foreigners:
-    table = _table(path, columns, wanted)
+    rows = list(rows)
+    table = _table(path, columns, wanted, in_parts=_in_parts(columns, [row for _, row in rows]))
     search = ((place, row) for place, row in rows if not (table.own and row.get("source") == _CONFIRMS))
     return Foreigners(
         title=f"the file {path.name}", trials=[_trial(path, place, row, table) for place, row in search]
@@ -140,25 +143,47 @@ def rows_of(path: Path) -> tuple[list[str], list[Row]]:
     return columns, rows
 
 
-def _table(path: Path, columns: Sequence[str], wanted: Wanted) -> _Table:
+def _in_parts(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> bool:
+    """Return whether this is an export of nnimgr: parameters, then the trial's id, then the result.
+
+    NNI's exports have the same columns in any order. No row of an export has both a reward and other metrics.
+    """
+    if _EXPORTED not in columns:
+        return False
+    at = columns.index(_EXPORTED)
+    before, after = columns[:at], [name for name in columns[at + 1 :] if name != _INTERMEDIATE]
+    if any(name in before and _METRICS + name not in after for name in (_REWARD, _DEFAULT)):
+        return False
+    reward = _reward_in(after)
+    metrics = [name for name in after if name != reward]
+    both = reward is not None and any(row[reward] and any(row[name] for name in metrics) for row in rows)
+    return bool(after) and not both
+
+
+def _reward_in(columns: Sequence[str]) -> str | None:
+    return next((name for name in columns if name in (_REWARD, _METRICS + _REWARD)), None)
+
+
+def _table(path: Path, columns: Sequence[str], wanted: Wanted, *, in_parts: bool) -> _Table:
     """Return what the columns mean. Raise SourceError if one is missing."""
-    whole, metrics = _results_in(path, columns, wanted.metrics)
-    exported = _EXPORTED in columns
+    coded, exported = _OF_SINK.issubset(columns), _EXPORTED in columns
+    whole, metrics = (_JSON, {}) if coded else _results_in(path, columns, wanted.metrics, in_parts=in_parts)
+    meanings = frozenset((_EXPORTED, _INTERMEDIATE) if exported else _KNOWN)
     names = {name.removeprefix(_PARAMETERS): name for name in columns if name.startswith(_PARAMETERS)}
-    if not names and exported:
-        names = {name: name for name in columns[: columns.index(_EXPORTED)]}
-    elif not names:
-        results = (whole, *metrics.values())
-        names = {name: name for name in columns if name not in _KNOWN and name not in results}
+    if not names:
+        others = (*meanings, *metrics.values(), whole)
+        known = columns[: columns.index(_EXPORTED)] if in_parts else columns
+        names = {name: name for name in known if in_parts or name not in others}
     parameters = _parameters_in(path, columns, names, wanted.parameters)
     return _Table(
         wanted=wanted.metrics,
+        coded=coded,
         whole=whole,
         metrics=metrics,
         parameters=parameters,
         options={keys: options_at(wanted.space, keys) for keys in parameters},
-        meanings=frozenset((_EXPORTED, _INTERMEDIATE) if exported else _KNOWN) - {*parameters.values()},
-        own=exported or whole == _JSON or _DOWNLOADED.issubset(columns),
+        meanings=meanings - {*parameters.values()},
+        own=exported or coded or _DOWNLOADED.issubset(columns),
     )
 
 
@@ -168,11 +193,9 @@ def _column(prefix: str, name: str, columns: Sequence[str]) -> str | None:
 
 
 def _results_in(
-    path: Path, columns: Sequence[str], wanted: Sequence[str]
+    path: Path, columns: Sequence[str], wanted: Sequence[str], *, in_parts: bool
 ) -> tuple[str | None, dict[str, str]]:
     """Return the column of results that are one value, and the columns of those that are mappings."""
-    if _OF_SINK.issubset(columns):
-        return _JSON, {}
     if wanted:
         found = {name: _column(_METRICS, name, columns) for name in wanted}
         if found[wanted[0]] is None and _DOWNLOADED.issubset(columns):
@@ -180,11 +203,12 @@ def _results_in(
         check_columns(path, [name for name, column in found.items() if column is None], columns)
         metrics = {name: column for name, column in found.items() if column is not None}
         return (None, metrics) if len(metrics) > 1 else (metrics[wanted[0]], {})
-    if _EXPORTED in columns:
+    if in_parts:
         after = [name for name in columns[columns.index(_EXPORTED) + 1 :] if name != _INTERMEDIATE]
-        whole = next((name for name in after if name == _RESULTS[0]), None)
+        whole = _reward_in(after)
         return whole, {name.removeprefix(_METRICS): name for name in after if name != whole}
-    whole = next((name for name in _RESULTS if name in columns), None)
+    results = (_REWARD, _DEFAULT) if _EXPORTED in columns else _RESULTS
+    whole = next((name for name in results if name in columns), None)
     if whole is None:
         raise SourceError(
             f"{path}, line 1: there is no column {' or '.join(map(repr, _RESULTS))} with the results; "
@@ -251,7 +275,7 @@ def _trial(path: Path, where: str, row: Mapping[str, str], table: _Table) -> For
 
 def _result(row: Mapping[str, str], table: _Table, place: str) -> Any:
     """Return the result in a row; None: it has none. Raise SourceError."""
-    if table.whole == _JSON:
+    if table.coded:
         return part_of(_parsed(row[_JSON]), table.wanted)
     if table.whole is not None and (row[table.whole] != "" or not table.metrics):
         columns = {table.whole: table.whole}

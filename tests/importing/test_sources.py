@@ -290,6 +290,21 @@ def test_results_that_are_no_numbers_are_kept_as_they_were_exported(tmp_path: Pa
     assert [trial.final for trial in found][:2] == [{"loss": 1.5, "ms": 2}, {"loss": 1.5}]
 
 
+def test_the_columns_of_nnis_tables_are_in_any_order(tmp_path: Path) -> None:
+    for text in (
+        "x,trialJobId,reward,status\n1,a,0.5,3\n",
+        "reward,x,status,trialJobId\n0.5,1,3,a\n",
+        "trialJobId,status,reward,x,intermediate\na,3,0.5,1,[0.5]\n",
+    ):
+        (trial,) = read_source("csv", csv_file(tmp_path, text), Wanted()).trials
+        assert (trial.parameters, trial.final, trial.name) == ({"x": 1, "status": 3}, 0.5, "a")
+    source = csv_file(tmp_path, "default,x,trialJobId\n0.5,1,a\n")
+    assert read_source("csv", source, Wanted()).trials[0].final == 0.5
+    source = csv_file(tmp_path, "reward,trialJobId,metrics.reward\n7,a,0.5\n")
+    (trial,) = read_source("csv", source, Wanted()).trials
+    assert (trial.parameters, trial.final) == ({"reward": 7}, 0.5)
+
+
 @pytest.mark.parametrize("wanted", [Wanted(), Wanted(parameters=("lr", "net"))])
 def test_a_download_of_the_dashboard_has_nested_parameters(tmp_path: Path, wanted: Wanted) -> None:
     rows = [
