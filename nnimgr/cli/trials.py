@@ -61,10 +61,11 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
     for_nni = not terminal.as_json and not terminal.for_people
+    query = {"status": args.status} if args.status else {}
     if args.head or args.tail:
         trials = _outermost(client, entry.id, args, terminal, for_nni=for_nni)
     else:
-        trials = list(all_trials(client, entry.id))
+        trials = list(all_trials(client, entry.id, **query))
     if for_nni:
         terminal.nni_json([_nni_trial(trial) for trial in trials])
     elif terminal.as_json:
@@ -75,7 +76,9 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
             option = "--head" if args.head else "--tail"
             yet = "" if profile["status"] in ENDED else " yet"
             terminal.say(f"{option} lists only trials with a usable result, and there are none{yet}.")
-        if not (args.head or args.tail) and _have_changed(trials, profile):
+        if not trials and args.status:
+            terminal.say(f"No trial is {' or '.join(args.status)}.")
+        if not (args.head or args.tail or args.status) and _have_changed(trials, profile):
             trials, profile = list(all_trials(client, entry.id)), client.get("experiments", entry.id)
         _show(trials, profile, client, terminal)
     return 0

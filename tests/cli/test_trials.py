@@ -404,3 +404,16 @@ def test_two_trials_where_one_is_meant_are_refused(capsys: pytest.CaptureFixture
     assert "-T/--trial_id: is given twice, but this command takes one trial at a time" in (
         " ".join(capsys.readouterr().err.split())
     )
+
+
+def test_trials_of_some_statuses(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    statuses = ["SUCCEEDED", "FAILED", "RUNNING", "FAILED"]
+    server.add("abc").trials = [trial(f"t{no}", no, status=status) for no, status in enumerate(statuses)]
+    assert main(["trial", "ls", "--status", "failed, running", "--json"]) == 0
+    assert [each["id"] for each in json.loads(capsys.readouterr().out)["trials"]] == ["t1", "t2", "t3"]
+    lines = in_a_terminal("trial", "ls", "--status", "FAILED").lines
+    assert [line.split()[1] for line in lines[1:3]] == ["t1", "t3"]
+    assert in_a_terminal("trial", "ls", "--status", "PAUSED").lines[0] == "No trial is PAUSED."
+    with pytest.raises(SystemExit):
+        main(["trial", "ls", "--status", "BAD"])
+    assert "there is no status 'BAD'; valid are WAITING, RUNNING, " in capsys.readouterr().err

@@ -25,6 +25,17 @@ def add(verbs: Verbs[Parser]) -> None:
     _tensorboard(add_group(verbs, "tensorboard", "show what trials have logged in TensorBoard"))
 
 
+def _statuses(text: str) -> list[str]:
+    """Return statuses of trials, which a user has written with commas between them."""
+    from nnimgr.rules.terms import TrialStatus
+
+    names, valid = [name.strip().upper() for name in text.split(",")], list(map(str, TrialStatus))
+    unknown = next((name for name in names if name not in valid), None)
+    if unknown is not None:
+        raise argparse.ArgumentTypeError(f"there is no status {unknown!r}; valid are {', '.join(valid)}")
+    return names
+
+
 def _list(group: Verbs[Parser]) -> None:
     listed = add_verb(
         group,
@@ -40,6 +51,7 @@ def _list(group: Verbs[Parser]) -> None:
         examples=(
             "nnictl trial ls",
             "nnictl trial ls ab12cd34 --head 5",
+            "nnictl trial ls --status FAILED,EARLY_STOPPED",
             "nnictl trial ls --json | jq '.trials[].finalValue'",
         ),
     )
@@ -47,6 +59,12 @@ def _list(group: Verbs[Parser]) -> None:
     some = listed.add_mutually_exclusive_group()
     some.add_argument("--head", type=count, metavar="N", help="list only the N best trials, the best first")
     some.add_argument("--tail", type=count, metavar="N", help="list only the N worst trials, the worst first")
+    some.add_argument(
+        "--status",
+        type=_statuses,
+        metavar="STATUS",
+        help="list only trials with this status, or these",
+    )
     shown = add_verb(
         group,
         "show",
