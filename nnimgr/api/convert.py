@@ -85,10 +85,20 @@ def _trial_fields(row: TrialRow, sets: Sequence[TrialSet], config: Mapping[str, 
     )
     return fields | {
         "id": row.trial_id,
-        "parameters": plain_json(row.parameters),
+        "parameters": plain_json(parameters_of(row, sets)),
         "sets": several,
         "no_result": row.reason if without else None,
     }
+
+
+def parameters_of(row: TrialRow, sets: Sequence[TrialSet]) -> str:
+    """Return the parameters of a trial as JSON text. Of several sets (multiPhase), they are those that have
+    given the trial's result; without a result, the first.
+    """
+    if row.final_value is None:
+        return row.parameters
+    found = (held for held in sets if held.final is not None and held.final.value == row.final_value)
+    return next((held.parameters for held in found), row.parameters)
 
 
 def _set_of(held: TrialSet) -> models.ParameterSet:

@@ -17,7 +17,7 @@ from nnimgr.rules.decisions import recorded_as
 from nnimgr.store.errors import StoreError
 from nnimgr.tensorboard.tasks import TensorBoards
 from tests.api.lab import EXPERIMENT, PORT, Lab
-from tests.api.stored_life import SPACE, several_sets
+from tests.api.stored_life import SPACE
 from tests.api.streaming import opened
 
 URL = "/api/v1/experiments"
@@ -404,22 +404,6 @@ async def test_an_export_is_cut_off_when_its_experiment_is_deleted(
         assert (await stream.next_message())["status"] == 200
         assert (await stream.next_message())["more_body"]
     assert "an answer was only sent in part: there is no database" in caplog.text
-
-
-async def test_export_of_several_parameter_sets(lab: Lab) -> None:
-    several_sets(lab.life)
-    await lab.runner.commit()
-    found = (await lab.client.get(f"{EXPERIMENT}/export?intermediate=true")).json()["trials"]
-    shown = [(each["parameterId"], each["parameters"], each["text"], each["intermediates"]) for each in found]
-    assert shown == [(2, {"x": 1}, "0.75", []), (3, {"x": 2}, "0.5", [7.0])]
-    (other, _, trial, *_) = (await lab.client.get(f"{EXPERIMENT}/trials")).json()["trials"]
-    assert [(held["parameterId"], held["finalText"]) for held in trial["sets"]] == [
-        (2, "0.75"),
-        (3, "0.5"),
-        (4, None),
-    ]
-    assert other["sets"] is None
-    assert (await lab.client.get(f"{EXPERIMENT}/trials/{trial['id']}")).json()["sets"] == trial["sets"]
 
 
 async def test_labels(lab: Lab) -> None:

@@ -17,7 +17,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import ValidationError
 
 from nnimgr.api import models
-from nnimgr.api.convert import confirmations_model, plain_json
+from nnimgr.api.convert import confirmations_model, parameters_of, plain_json
 from nnimgr.api.dependencies import ApiParts, ExperimentId, Live, Parts, Reader, refusals, reply
 from nnimgr.api.pace import CREATIONS, forecast, trials_per_s
 from nnimgr.api.streams import PartedResponse
@@ -295,7 +295,7 @@ def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
         counts=_counts(row.counts),
         without_result=reader.count_without_result(config),
         retried=retried,
-        best_trial=_best(row, best),
+        best_trial=_best(reader, row, best),
         confirmations=confirmations_model(confirmed),
         optimize_mode=optimize_mode(config),
         goal_stated=is_stated(config),
@@ -388,15 +388,16 @@ def _yaml(text: str) -> str:
     return yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True)
 
 
-def _best(row: ExperimentRow, trial: TrialRow | None) -> models.BestTrial | None:
+def _best(reader: ExperimentReader, row: ExperimentRow, trial: TrialRow | None) -> models.BestTrial | None:
     if trial is None or row.best_value is None:
         return None
+    sets = reader.sets([trial])[trial.trial_id] if row.config.get("multiPhase") else []
     return models.BestTrial(
         trial_id=trial.trial_id,
         sequence=trial.sequence,
         value=row.best_value,
         ended_at=trial.ended_at,
-        parameters=plain_json(trial.parameters),
+        parameters=plain_json(parameters_of(trial, sets)),
     )
 
 
