@@ -190,6 +190,8 @@ class AllocatedField(Scene):
         free()
         (trial,) = self.done(LIMIT_S)
         jobs = self.get(f"/trials/{trial['id']}")["jobs"]
-        assert [max(1, len(job["members"])) for job in jobs] == [1, 2]
-        assert (trial["status"], trial["finalValue"]) == ("SUCCEEDED", 2.0)
-        assert [job["endReason"] for job in jobs][1:] == ["exited"]
+        *before, last = [max(1, len(job["members"])) for job in jobs]
+        # Another attempt has one member if the cluster has not noticed its room in time.
+        assert (set(before), last) == ({1}, 2), jobs
+        assert (trial["status"], trial["finalValue"]) == ("SUCCEEDED", 2.0), trial
+        assert jobs[-1]["endReason"] == "exited"

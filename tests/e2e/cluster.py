@@ -27,11 +27,18 @@ KINDS = "jobs,pods,secrets,configmaps"
 
 
 def kubectl(*arguments: str, given: Any = None, check: bool = True) -> str:
-    """What the command prints. ``given``: an object, as its input."""
+    """What the command prints. ``given``: an object, as its input.
+
+    It is repeated while the API server is being started again, as another test may have wanted.
+    """
     text = None if given is None else json.dumps(given)
-    done = subprocess.run(
-        ["kubectl", *arguments], input=text, capture_output=True, text=True, timeout=60, check=False
-    )
+    for pause in (0.5, 1, 2, 4, 8, 0):
+        done = subprocess.run(
+            ["kubectl", *arguments], input=text, capture_output=True, text=True, timeout=60, check=False
+        )
+        if not done.returncode or not pause or "was refused" not in done.stderr:
+            break
+        time.sleep(pause)
     if check and done.returncode:
         raise RuntimeError(f"kubectl {' '.join(arguments)}: {done.stderr}")
     return done.stdout
