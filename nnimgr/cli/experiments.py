@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -277,8 +278,11 @@ def _rules_text(rules: Mapping[str, Any]) -> str:
 def _show_troubles(terminal: Terminal, profile: Mapping[str, Any]) -> None:
     for sentence, place in notice_lines(profile):
         terminal.warn(f"{sentence} ({place})" if place else sentence)
-    for error in profile["errors"]:
-        terminal.warn(error["sentence"])
+    errors = profile["errors"]  # the newest first
+    for sentence, count in Counter(error["sentence"] for error in errors).items():
+        latest = next(error for error in errors if error["sentence"] == sentence)
+        again = f" ({count} times, the last one {when(latest['at'])})" if count > 1 else ""
+        terminal.warn(f"{sentence}{again}")
 
 
 def nni_status(profile: Mapping[str, Any]) -> str:

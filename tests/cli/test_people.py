@@ -12,7 +12,7 @@ import pytest
 from nnimgr.cli.times import duration_text, when
 from nnimgr.index import Index
 from tests.cli.endings import add_ended
-from tests.cli.fake import FakeServer, trial
+from tests.cli.fake import CREATED_AT, FakeServer, trial
 from tests.cli.terminals import in_a_pipe, in_a_terminal
 
 NAME = "an experiment with a name that is much longer than any terminal is wide, whatever its letters"
@@ -435,3 +435,13 @@ def test_other_times_are_local() -> None:
 )
 def test_durations(seconds: float | None, text: str) -> None:
     assert duration_text(seconds) == text
+
+
+def test_equal_errors_are_one_line_with_their_number(server: FakeServer) -> None:
+    errors = [{"sentence": sentence, "at": CREATED_AT} for sentence in ("bad", "other", "bad")]
+    server.add("abc", errors=errors)
+    lines = in_a_terminal("experiment", "status", columns=120).lines
+    assert [line for line in lines if line.startswith("WARNING")] == [
+        f"WARNING: bad (2 times, the last one {when(CREATED_AT)})",
+        "WARNING: other",
+    ]
