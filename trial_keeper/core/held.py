@@ -54,7 +54,17 @@ class Held:
         """Order the delayed effects whose time has come."""
         due = [effect for at, effect in self._later if at <= now]
         self._later = [(at, effect) for at, effect in self._later if at > now]
-        self.out += [effect for effect in due if self._wanted(effect)]
+        self.out += [self._renewed(effect) for effect in due if self._wanted(effect)]
+
+    def _renewed(self, effect: Effect) -> Effect:
+        """Return the effect, or a look at the shim if one has claimed the attempt since the delay began.
+
+        Without the shim's name, an attempt whose claim file is damaged would be taken for dead.
+        """
+        attempt = self.attempts[str(effect[0])]
+        if attempt.shim is None or not isinstance(effect, (fx.Abort, fx.Look)):
+            return effect
+        return fx.Look(attempt.job, attempt.directory, attempt.shim)
 
     def _wanted(self, effect: Effect) -> bool:
         attempt = self.attempts.get(str(effect[0]))  # every delayed effect has the job as its first field

@@ -8,7 +8,8 @@ import pytest
 
 from tests.trial_keeper.core.rig import JOB, Rig, final, report, running, start, stop
 from trial_keeper import wire
-from trial_keeper.attempt.claim import Exit
+from trial_keeper.attempt.claim import Exit, damaged
+from trial_keeper.core.attempts import RETRY_S
 from trial_keeper.core.effects import Channel
 
 OTHER = "e-b-1"
@@ -118,6 +119,17 @@ def test_a_stop_before_the_claim_aborts_it(rig: Rig) -> None:
     rig.order(start(1, JOB), stop(2, JOB))
     assert rig.claims[JOB].pid is None
     assert final(rig)["reason"] == "never_started"
+
+
+def test_a_delayed_abort_finds_the_shim_that_has_claimed_the_attempt_since(rig: Rig) -> None:
+    rig.unclaimable = True
+    rig.order(start(1, JOB), stop(2, JOB))
+    rig.claim(JOB)
+    assert rig.signalled == [(JOB, 5.0)]
+    rig.claims[JOB] = damaged()  # by the trial, which uses its grace
+    rig.marked[JOB] = [7]
+    rig.wait(2 * RETRY_S)
+    assert rig.marked == {JOB: [7]}, "its processes were killed before the grace was over"
 
 
 @pytest.mark.parametrize(("kept", "reason"), [(1, wire.HOST_LOST), (2, "never_started")])
