@@ -201,6 +201,7 @@ def attack(
             tally.strikes[kind] += target.strike(kind, draw)
         eventually(lambda: _is_done(target), "the end of all gangs", LIMIT_S)
         target.compare_gangs(tally, number)
+        target.server.call("POST", f"{target.url}/stop")  # until then, a keeper that missed the end may start
         with contextlib.suppress(AssertionError):
             eventually(lambda: not target.left(), "the end of all keepers and trials", 60)
         assert not (left := target.left()), left

@@ -78,8 +78,10 @@ def _refusal(status: HTTPStatus, sentence: str, **more: str) -> Answer:
 
 
 _CLOSED = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "The experiment is not open on this server now.")
-_REMOVED = _refusal(
-    HTTPStatus.CONFLICT, "The machine of this keeper was removed from the experiment.", reason="instance"
+_BARRED = _refusal(
+    HTTPStatus.CONFLICT,
+    "The experiment has no use for this keeper: it has ended, or the machine was removed.",
+    reason="instance",
 )
 _UNKNOWN = _refusal(
     HTTPStatus.UNAUTHORIZED,
@@ -337,11 +339,11 @@ class KeeperHub:
 
     def __init__(self) -> None:
         self._desks: dict[tuple[str, str], KeeperDesk] = {}
-        # keepers of removed machines -> hashes of their tokens
+        # keepers that have no more work here -> hashes of their tokens
         self._barred: dict[tuple[str, str], str] = {}
 
     def bar(self, experiment_id: str, keeper_id: str, *, token_sha256: str) -> None:
-        """Refuse the keeper of a removed machine from now on.
+        """Refuse a keeper that has no more work: the experiment has ended, or its machine was removed.
 
         The refusal makes it stop its trials and exit.
         """
@@ -355,12 +357,17 @@ class KeeperHub:
         self._barred.pop(key, None)
         self._desks[key] = desk
 
-    def remove(self, experiment_id: str, desk: KeeperDesk) -> None:
-        """Stop serving the desk's keeper. Held calls are answered; later calls get status 401."""
+    def remove(self, experiment_id: str, desk: KeeperDesk, *, barred: bool = False) -> None:
+        """Stop serving the desk's keeper. Held calls are answered; later calls get status 401.
+
+        ``barred``: see ``bar``. A keeper that was started while the experiment ended calls only afterwards.
+        """
         desk.close()
         key = experiment_id, desk.link.keeper_id
         if self._desks.get(key) is desk:
             del self._desks[key]
+            if barred and desk.token_sha256 is not None:
+                self.bar(*key, token_sha256=desk.token_sha256)
 
     async def enrol(self, experiment_id: str, keeper_id: str, *, ticket: str, launch: str) -> Answer:
         """Return the answer to a program that shows a ticket to get the keeper's token."""
@@ -387,7 +394,7 @@ class KeeperHub:
         known = barred if desk is None else desk.token_sha256
         if not hmac.compare_digest(token_digest(split_turn(token)[0]), known or _NO_DIGEST):
             return _UNKNOWN
-        return _REMOVED if desk is None else desk
+        return _BARRED if desk is None else desk
 
     def close(self) -> None:
         """Close all desks and answer all held calls, because the server stops."""

@@ -157,7 +157,7 @@ class KeeperService(GangsOfJobs):
                     self._parted(seat)
         await self._copying.close()
         for seat in self._seats.values():
-            self._hub.remove(self.context.experiment_id, seat.desk)
+            self._hub.remove(self.context.experiment_id, seat.desk, barred=not detach)
         await asyncio.gather(*(seat.keeper_host.close() for seat in self._seats.values()))
         self._outbox.close()
         return [sentence for sentence in (unstored, *left) if sentence is not None]
@@ -306,13 +306,13 @@ class KeeperService(GangsOfJobs):
         if self._adopted:
             seat.open()
 
-    async def _let_go(self, seat: KeeperSeat) -> str | None:
-        """Stop using the seat's host and order its keeper to exit.
+    async def _let_go(self, seat: KeeperSeat, *, barred: bool = False) -> str | None:
+        """Stop using the seat's host and order its keeper to exit. ``barred``: refuse its later calls.
 
         Return a sentence about errors, or None.
         """
         note = await seat.dismiss(patient=False)
-        self._hub.remove(self.context.experiment_id, seat.desk)
+        self._hub.remove(self.context.experiment_id, seat.desk, barred=barred)
         await seat.keeper_host.close()
         self._placed.forget_all(seat)
         del self._seats[seat.id]

@@ -235,10 +235,7 @@ class MachineService(KeeperService):
         """End the keeper of a removed machine on which no jobs run any more, and report that the machine is
         gone.
         """
-        note = await self._let_go(seat)
-        if seat.desk.token_sha256 is not None:  # the keeper may still call
-            token = seat.desk.token_sha256
-            self._hub.bar(self.context.experiment_id, seat.id, token_sha256=token)
+        note = await self._let_go(seat, barred=True)
         self._errands.finish(seat.id)
         added = self._returning.pop(seat.id, None)
         self._outbox.put([MachineGone(keeper_id=seat.id, note=note, returns=added is not None)])

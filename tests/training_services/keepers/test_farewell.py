@@ -62,3 +62,13 @@ async def test_a_keeper_that_has_left_before_a_restart_is_not_waited_for(tmp_pat
     assert close.done() is not runs
     close.cancel()
     await asyncio.wait({close})
+
+
+@pytest.mark.parametrize(("detach", "reason"), [(False, "instance"), (True, None)])
+async def test_a_keeper_that_calls_after_the_end_is_refused(
+    tmp_path: Path, detach: bool, reason: str | None
+) -> None:
+    fleet = Fleet(tmp_path, FakeMachine("ash"))
+    await fleet.open()
+    await fleet.core.close(detach=detach)
+    assert await fleet.machines["ash"].refused() == reason
