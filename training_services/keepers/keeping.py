@@ -316,9 +316,15 @@ class Keeping:
         """Let the host of the checkpoint leave, unless others are needed from there."""
         seat = self._seat(wanted.origin.keeper_id)
         if self._needed.discard(wanted) and seat is not None:
-            seat.desk.flush()
-            if seat.id in self._leaving:
-                self._settled(seat)
+            # only after all orders of this turn: the next one may be for another checkpoint of the host
+            asyncio.get_running_loop().call_soon(self._released, seat)
+
+    def _released(self, seat: KeeperSeat) -> None:
+        if self._seat(seat.id) is not seat or self.awaits(seat.id):
+            return
+        seat.desk.flush()
+        if seat.id in self._leaving:
+            self._settled(seat)
 
     async def _keep(self, trial_id: str) -> None:
         """Copy what is wanted of the trial, until nothing is."""

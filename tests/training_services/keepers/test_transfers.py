@@ -406,6 +406,22 @@ async def test_a_host_is_not_needed_for_a_copy_that_nobody_records(
     assert not site.service.needs_files(origin.keeper_id)
 
 
+@pytest.mark.parametrize("trial_id", [TRIAL, "bbbb2"])
+async def test_a_removed_machine_stays_for_the_next_order_of_the_same_turn(
+    site: Site, monkeypatch: pytest.MonkeyPatch, trial_id: str
+) -> None:
+    origin = await site.save()
+    seat = site.service._seats[origin.keeper_id]
+    kept = await uncommitted_copy(site, origin, monkeypatch)
+    site.core.commit(MachineRemoved(keeper_id=origin.keeper_id))
+    if trial_id != TRIAL:
+        site.service.keep_checkpoint(TRIAL, None)
+    site.service.keep_checkpoint(trial_id, replace(origin, number=0))  # before the checkpoint that was copied
+    site.service.committed([kept])
+    await asyncio.sleep(0)
+    assert not seat.link.leaving
+
+
 async def test_what_was_not_copied_before_its_host_ended_is_lost_with_a_sentence(
     site: Site, gate: Gate
 ) -> None:
