@@ -117,16 +117,23 @@ class RemoteKeeper(KeeperHost):
             )
 
     async def end(self, *, told: bool) -> None:
-        try:
-            attendant = await self._soon()
-        except ServiceUnavailable as error:
-            if not await self._was_reached():
-                return
-            raise ServiceUnavailable(
-                f"{error}. If trials ran there, their keeper exits when they have ended. Then delete "
-                f"~/{self._directory} on that machine"
-            ) from error
-        await attendant.ask("end", limit=END_S, directory=self._directory, told=told)
+        for last in (False, True):
+            try:
+                attendant = await self._soon()
+            except ServiceUnavailable as error:
+                if not await self._was_reached():
+                    return
+                raise ServiceUnavailable(
+                    f"{error}. If trials ran there, their keeper exits when they have ended. Then delete "
+                    f"~/{self._directory} on that machine"
+                ) from error
+            try:
+                await attendant.ask("end", limit=END_S, directory=self._directory, told=told)
+                break
+            except ServiceUnavailable:
+                if last or not attendant.lost:
+                    raise
+                # the connection broke meanwhile: ask again over a new one, or the keeper stays for minutes
         if self._config.clean_up:
             await attendant.ask("remove", limit=REMOVE_S, directory=self._directory)
 

@@ -142,6 +142,11 @@ class AttendantClient:
         finally:
             self._asked.pop(number, None)
 
+    @property
+    def lost(self) -> bool:
+        """True if the connection to the attendant has ended."""
+        return self._trouble is not None
+
     def close(self) -> None:
         """Close the connection to the attendant, which makes the attendant exit."""
         self.fail(f"the connection to {self._target.title} was closed")

@@ -237,6 +237,27 @@ async def test_a_frozen_machine_is_noticed_and_comes_back(platform: RemotePlatfo
     await core.close(detach=False)
 
 
+async def test_a_keeper_is_ended_over_another_connection_if_the_first_breaks(
+    platform: RemotePlatform,
+) -> None:
+    platform.settings["keep_alive_interval"] = 1
+    core = CoreDouble()
+    await core.open(platform.make())
+    job_id = await started(core, platform, "aaaa1", Behaviour.REPORTS_LATER)
+    await ends_well(core, platform, job_id, "aaaa1")
+    machine = platform.site.machines[0]
+    (connection,) = machine.connections()
+    os.kill(connection, signal.SIGSTOP)
+    try:
+        service, core.service = core.service, None
+        assert service is not None
+        assert await service.close(detach=False) == []
+    finally:
+        os.kill(connection, signal.SIGKILL)
+    await core.close(detach=False)
+    await gone(machine)
+
+
 async def test_a_machine_that_was_never_reached_has_nothing_left(platform: RemotePlatform) -> None:
     reached, never = platform.site.machines[0], platform.site.machine()
     never.stop()
