@@ -45,12 +45,14 @@ class Placements:
         for job_id, seat in self._seats.items():
             self._queue.release(job_id, seat)
 
-    def release_ended(self) -> None:
-        """Free the places of jobs whose ends are committed, but that may still run, because nobody will hear
-        when they end.
+    def release_detached(self) -> None:
+        """Free the places that a service opened later does not take over, because nobody would free them.
+
+        They are those of jobs whose ends are committed, but that may still run, and those of jobs whose
+        starts were never committed.
         """
         for job_id, seat in self._seats.items():
-            if job_id in seat.closing:
+            if job_id in seat.closing or not seat.link.jobs.is_ordered(job_id):
                 self._queue.release(job_id, seat)
 
     def forget_ended(self, job_id: str, seat: KeeperSeat) -> None:

@@ -147,7 +147,7 @@ class KeeperService(GangsOfJobs):
         self._adopted = False  # from now on, no host is removed because it is no longer needed
         await self._errands.close()
         if detach:
-            self._placed.release_ended()
+            self._placed.release_detached()
             await asyncio.gather(*(seat.stop() for seat in self._seats.values()))
         else:
             self._placed.release_all()

@@ -88,6 +88,16 @@ async def test_nothing_is_placed_on_a_machine_that_is_drained(fleet: Growing) ->
     await fleet.core.close(detach=True)
 
 
+async def test_a_job_whose_place_was_never_recorded_holds_none_after_a_restart(fleet: Growing) -> None:
+    await fleet.open("worker-1", "worker-2")
+    recorded = fleet.core.submit("t0000")
+    unrecorded = fleet.core.submit("t0001", withhold=True)  # the commit fails
+    held = {job for name in fleet.machines for job in fleet.tools.ledger.use(name).jobs}
+    assert held == {recorded, unrecorded}
+    await fleet.core.close(detach=True)
+    assert {job for name in fleet.machines for job in fleet.tools.ledger.use(name).jobs} == {recorded}
+
+
 async def test_the_last_machine_may_be_drained(fleet: Growing) -> None:
     await fleet.open("worker-1", "worker-2")
     for name in ("worker-1", "worker-2"):
