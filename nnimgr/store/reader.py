@@ -337,7 +337,8 @@ class ExperimentReader(
         Confirmations are not among them: they are not trials of the search.
         """
         table = schema.trials
-        again = self._of(table).with_only_columns(table.c.retry_of).where(table.c.retry_of.is_not(None))
+        rerun = table.c.source == f.SuggestionSource.RERUN.value  # a fork is no retry of its original
+        again = self._of(table).with_only_columns(table.c.retry_of).where(rerun)
         query = self._of(table).where(
             table.c.status == f.TrialStatus.FAILED.value,
             table.c.source != f.SuggestionSource.CONFIRMATION.value,

@@ -59,6 +59,15 @@ async def test_a_fork_of_an_ended_trial(lab: Lab, donor: Saving) -> None:
     assert (await lab.client.post(path, json=wanted, headers=keyed)).json()["id"] == fork.id
 
 
+async def test_a_failed_trial_that_was_forked_can_be_run_again(lab: Lab, donor: Saving) -> None:
+    donor.end(1)
+    await lab.runner.commit()
+    assert (await lab.client.post(f"{EXPERIMENT}/trials/{donor.id}/fork")).status_code == 201
+    await lab.runner.commit()
+    (again,) = (await lab.client.post(f"{EXPERIMENT}/rerun")).json()["trials"]
+    assert again["retryOf"] == donor.id
+
+
 async def test_values_of_a_fork_outside_of_the_search_space(lab: Lab, donor: Saving) -> None:
     path = f"{EXPERIMENT}/trials/{donor.id}/fork"
     made = await lab.client.post(path, json={"parameters": {"x": 50}})
