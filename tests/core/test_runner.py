@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Sequence
+from datetime import timedelta
 
 import pytest
 
@@ -311,6 +312,16 @@ async def test_a_rule_that_holds_ends_an_experiment_until_the_rule_is_changed(la
         await runner.change_config({"stopWhen": None, "maxTrialNumber": 6})
         await until(runner, lambda: runner.state.counts.get(S.SUCCEEDED) == 6)
         await until_status(runner, E.DONE)
+
+
+async def test_no_trial_is_added_after_the_longest_duration(lab: Lab) -> None:
+    async with lab.runner(trial_concurrency=1, max_experiment_duration=timedelta(0)) as runner:
+        await until_status(runner, E.DONE)
+        for refused in (runner.add_trial({"x": 0.5}), runner.rerun(list)):
+            with pytest.raises(RequestRefused, match=r"maxExperimentDuration \(.*\) is reached; raise it"):
+                await refused
+        await runner.change_config({"maxExperimentDuration": "1h"})
+        await runner.add_trial({"x": 0.5})
 
 
 async def test_detach_lets_trials_run_on_and_resume_adopts_them(lab: Lab) -> None:

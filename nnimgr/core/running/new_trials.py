@@ -20,6 +20,8 @@ from nnimgr.dispatcher.history import constraints_of
 from nnimgr.rules import facts as f
 from nnimgr.rules.checkpoint_limit import is_deleted
 from nnimgr.rules.checkpoints import checkpoint_of, recovery_point
+from nnimgr.rules.experiment_status import time_is_up
+from nnimgr.rules.phrases import in_seconds
 from nnimgr.rules.state import AddedTrial, ExperimentState, TrialState, job_id_of, trial_id_of
 from nnimgr.rules.stop_rules import rule_that_holds
 
@@ -70,7 +72,7 @@ class TrialAddition:
         complaint = _constraints(constraints_of(state.config) or ()).complaint(self._parameters)
         if complaint is not None:
             raise RequestRefused(complaint)
-        _check_rules(state)
+        _check_limits(state)
         if self._origin is not None:
             if state.limits.multi_phase:
                 raise RequestRefused(_NO_MULTI_PHASE)
@@ -206,7 +208,7 @@ def rerun(trials: Sequence[FailedTrial]) -> Builder:
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         check_open(state)
-        _check_rules(state)
+        _check_limits(state)
         facts: list[f.Fact] = []
         for sequence, trial in enumerate(trials, state.next_sequence):
             lost = None if trial.origin is None else _fault_of_origin(state, trial.origin)
@@ -237,10 +239,17 @@ def _constraints(texts: tuple[str, ...]) -> Constraints:
     return Constraints(texts)
 
 
-def _check_rules(state: ExperimentState) -> None:
-    """Raise RequestRefused if a rule of stopWhen holds, because it would cancel a new trial at once."""
-    rule = None if state.last_at is None else rule_that_holds(state, state.last_at)
-    if rule is not None:
+def _check_limits(state: ExperimentState) -> None:
+    """Raise RequestRefused if maxExperimentDuration or stopWhen would cancel a new trial at once."""
+    if state.last_at is None:
+        return
+    limit = state.limits.max_experiment_duration
+    if limit is not None and time_is_up(state, state.last_at):
+        raise RequestRefused(
+            f"no more trials are created: maxExperimentDuration ({in_seconds(limit)}) is reached; raise it "
+            f'to continue: "nnictl update duration {state.id} --value DURATION"'
+        )
+    if (rule := rule_that_holds(state, state.last_at)) is not None:
         raise RequestRefused(
             f"no more trials are created: {rule}; change or remove stopWhen to continue: "
             f'"nnictl update stopwhen {state.id} --filename FILE"'
