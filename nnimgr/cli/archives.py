@@ -27,6 +27,7 @@ from nnimgr.client.errors import ClientError
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home
 from nnimgr.index import Index, check_experiment_id
+from nnimgr.rules.phrases import trial_count
 from nnimgr.store.copies import copy_database
 from nnimgr.store.errors import StoreError
 from nnimgr.store.location import database_path
@@ -119,10 +120,15 @@ def load(args: argparse.Namespace, terminal: Terminal) -> int:
             raise ClientError(f"Experiment {experiment_id} cannot be loaded: {error}.") from error
     convert_folder(directory)
     with waiting(f"stopping the loaded copy of experiment {experiment_id}"):
-        _settle(directory, code)
+        stranded = _settle(directory, code)
     named_or_brought(home, experiment_id, str(directory))
     terminal.info(f"Experiment {experiment_id} was loaded into {directory}.")
     terminal.info(f"Show it: nnictl view {experiment_id}. Continue it: nnictl resume {experiment_id}")
+    if stranded:
+        terminal.warn(
+            f"{trial_count(stranded)} will start from the beginning: the checkpoints are on other machines, "
+            "and are not in the file."
+        )
     if has_code and code is None:
         terminal.warn("The trial code in the file was not written. Write it: --codeDir DIR")
     if terminal.as_json:
@@ -151,11 +157,12 @@ def _code_directory(args: argparse.Namespace, *, has_code: bool) -> Path | None:
     return code
 
 
-def _settle(directory: Path, code: Path | None) -> None:
+def _settle(directory: Path, code: Path | None) -> int:
+    """Stop the loaded copy. Return the number of paused trials that have lost their checkpoints."""
     from nnimgr.core.managing.copied_folder import settle_copy
 
     try:
-        asyncio.run(settle_copy(directory, code=code))
+        return asyncio.run(settle_copy(directory, code=code))
     except (StoreError, OSError) as error:
         raise ClientError(f"{error}.") from error
 

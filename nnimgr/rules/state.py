@@ -328,6 +328,14 @@ class ExperimentState:
         """
         return 0 < self.limits.fail_fast <= (self.first_failures or 0)
 
+    def last_commands(self) -> dict[str, int]:
+        """Return the number of the last command that each keeper has got, or is to get, by keeper."""
+        last = {keeper_id: keeper.acked_cmd for keeper_id, keeper in self.keepers.items()}
+        for job in self.jobs.values():
+            for place, last_cmd, _ in job.seats():
+                last[place.keeper_id] = max(last.get(place.keeper_id, 0), last_cmd)
+        return last
+
     @property
     def over(self) -> bool:
         """Return whether all trials have ended and no job is left to wait for.

@@ -134,6 +134,13 @@ class Saving(Victim):
             self.tend()
             time.sleep(0.2)
 
+    def save_and_load(self) -> None:
+        """Put a copy of the stopped experiment, made by save and load, in its place."""
+        file = str(self.directory / "saved.zip")
+        self.nnictl("experiment", "save", self.experiment, "--path", file)
+        self.nnictl("experiment", "delete", self.experiment, "--yes")
+        self.nnictl("experiment", "load", "--path", file)
+
     def tend(self) -> None:
         """Resume all paused trials, so that they end."""
         for trial in self.trials():
@@ -207,8 +214,8 @@ def test_every_curve_is_that_of_one_uninterrupted_run(seed: int) -> None:
         victim.check()
 
 
-@pytest.mark.parametrize("how", [[], ["--save"]])
-def test_a_stopped_experiment_continues_its_trials_under_their_ids(how: list[str]) -> None:
+@pytest.mark.parametrize(("how", "loaded"), [([], False), (["--save"], False), (["--save"], True)])
+def test_a_stopped_experiment_continues_its_trials_under_their_ids(how: list[str], loaded: bool) -> None:
     with saving(3, program=WAITING) as victim:
         victim.wait_for_trials()
         victim.wait_for_checkpoints(2)
@@ -216,6 +223,8 @@ def test_a_stopped_experiment_continues_its_trials_under_their_ids(how: list[str
         parked = {trial["id"]: trial for trial in victim.trials() if trial["status"] == "PAUSED"}
         assert parked
         assert all("will continue from step" in trial["reason"] for trial in parked.values())
+        if loaded:
+            victim.save_and_load()
         victim.nnictl("resume", victim.experiment, "--port", str(victim.port))
         if how:
             assert victim.rolled_back(parked) == [0] * len(parked)

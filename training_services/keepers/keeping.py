@@ -320,11 +320,10 @@ class Keeping:
             asyncio.get_running_loop().call_soon(self._released, seat)
 
     def _released(self, seat: KeeperSeat) -> None:
-        if self._seat(seat.id) is not seat or self.awaits(seat.id):
-            return
-        seat.desk.flush()
-        if seat.id in self._leaving:
-            self._settled(seat)
+        if self._seat(seat.id) is seat and not self.awaits(seat.id):
+            seat.desk.flush()
+            if seat.id in self._leaving:
+                self._settled(seat)
 
     async def _keep(self, trial_id: str) -> None:
         """Copy what is wanted of the trial, until nothing is."""

@@ -39,9 +39,11 @@ from training_services.placement.ledger import Host
 from training_services.placement.needs import Wants
 from training_services.platform import ConfigFault, PlatformConfig, gpu_faults
 from training_services.tools import ServiceTools
+from trial_keeper.actions import journal
+from trial_keeper.core import recovery
 from trial_keeper.log import STARTS
 
-__all__ = ["LocalConfig", "LocalService", "faults"]
+__all__ = ["LocalConfig", "LocalService", "continue_keeper", "faults"]
 
 LEAVE_S = 3.0  # longest wait for a keeper's end after the order to exit, and again after SIGKILL
 _START_BYTES = 64 << 10  # most bytes of the log of a keeper's start
@@ -315,6 +317,20 @@ def _start_error(log: Path, written: int) -> str | None:
     if any(STARTS in line for line in lines):
         return None
     return next((line.strip() for line in reversed(lines) if line.strip()), None)
+
+
+def continue_keeper(directory: Path, *, instance: str, last_cmd: int) -> None:
+    """Write the files with which the next keeper continues the one of a copied experiment's original.
+
+    The keeper's own files are not copied, but its checkpoints are, and they count only for this instance. No
+    trial runs in the copy. ``directory``: the experiment's folder. ``last_cmd``: number of the last command
+    that the original keeper may have got. Raises OSError.
+    """
+    folder = directory / "keeper"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    ended = recovery.DurableState([{"k": "nop", "seq": last_cmd}])
+    journal.rewrite(str(folder / "journal"), ended.records())
+    journal.replace(str(folder / "instance"), instance.encode("ascii"))
 
 
 class LocalService(MachineService):

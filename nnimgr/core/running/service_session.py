@@ -331,10 +331,7 @@ class ServiceSession:
 
 def _known_keepers(state: ExperimentState, database: Database) -> KnownKeepers:
     """Return the keepers and machines in the experiment's state, and the identity of its database."""
-    last: dict[str, int] = {}
-    for job in state.jobs.values():
-        for place, last_cmd, _ in job.seats():
-            last[place.keeper_id] = max(last.get(place.keeper_id, 0), last_cmd)
+    last = state.last_commands()
     return KnownKeepers(
         db_id=database.db_id,
         m_epoch=database.m_epoch,
@@ -350,7 +347,7 @@ def _known_keepers(state: ExperimentState, database: Database) -> KnownKeepers:
                 silent=keeper.silent is not None,
                 prunes=keeper.prunes,
                 unpruned=tuple(keeper.unpruned.values()),
-                last_cmd=max(last.get(keeper_id, 0), keeper.acked_cmd),
+                last_cmd=last[keeper_id],
             )
             for keeper_id, keeper in state.keepers.items()
         ),
