@@ -19,6 +19,7 @@ from nnimgr.home import Home
 from nnimgr.importing.experiment import create_imported
 from nnimgr.importing.trials import Foreigners
 from nnimgr.rules.state import ExperimentState
+from nnimgr.rules.terms import ExperimentStatus
 from nnimgr.store.location import database_path
 from nnimgr.store.reader import ExperimentReader
 from tests.importing.test_experiment import TRIALS, configured
@@ -62,9 +63,11 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SinkStart:
 def state_of(start: SinkStart) -> ExperimentState:
     reader = ExperimentReader(start.database.parents[1])
     try:
-        return reader.state()
+        state = reader.state()
     finally:
         reader.close()
+    state.status = ExperimentStatus.RUNNING  # as if it had been resumed
+    return state
 
 
 def numbers(start: SinkStart) -> list[int]:
@@ -85,6 +88,26 @@ async def test_everything_is_written_before_the_end(start: SinkStart) -> None:
     await there.close()
     written = numbers(start)
     assert written == sorted(set(written)) and written[-1] == state.number
+    assert not there.notices
+
+
+async def test_no_process_runs_while_the_experiment_is_stopped(start: SinkStart) -> None:
+    state = state_of(start)
+    there = SinkProcesses(lambda: 1, lambda index: start)
+    last, state.number = state.number, state.number - 2
+    there.turned(state)
+    await until(lambda: bool(there.pids))
+    state.status = ExperimentStatus.STOPPED
+    there.turned(state)
+    await until(lambda: not there.pids)
+    assert numbers(start)[-1] < last
+    state.number = last  # the user has set a tag, for example
+    there.turned(state)
+    await until(lambda: numbers(start)[-1] == last and not there.pids)
+    state.status = ExperimentStatus.RUNNING
+    there.turned(state)
+    await until(lambda: bool(there.pids))
+    await there.close()
     assert not there.notices
 
 

@@ -20,6 +20,7 @@ from nnimgr.child import how_it_ended
 from nnimgr.config.references import ReferenceUnresolved
 from nnimgr.core.running.notices import Notice
 from nnimgr.rules.state import ExperimentState
+from nnimgr.rules.terms import ExperimentStatus
 
 __all__ = ["SinkProcesses", "SinkStart", "folder_names"]
 
@@ -72,11 +73,14 @@ class SinkProcesses:
         return [each.pid for each in self._sinks or () if each.pid is not None]
 
     def turned(self, state: ExperimentState) -> None:
-        """Tell the sinks the number of the last fact. The first call starts their processes."""
+        """Tell the sinks the number of the last fact. The first call starts their processes.
+
+        While the experiment is STOPPED, the processes end when they have written all events.
+        """
         if self._sinks is None:
             self._sinks = [_Supervised(state.id, index, self._start) for index in range(self._count())]
         for sink in self._sinks:
-            sink.tell(state.number)
+            sink.tell(state.number, rest=state.status is ExperimentStatus.STOPPED)
 
     async def close(self) -> None:
         """Have the sinks write the last events, and end their processes. Give up after some seconds."""
@@ -90,9 +94,10 @@ class _Supervised:
         self.index = index
         self.trouble: str | None = None
         self._id, self._start = experiment_id, start
-        self._number, self._written = 0, 0
+        self._number, self._told, self._written = 0, 0, 0
         self._changed = asyncio.Event()
         self._closing = False
+        self._resting = False  # True: the process ends when it has written all events
         self._process: asyncio.subprocess.Process | None = None
         self._task = asyncio.create_task(self._keep_running(), name=f"{experiment_id}:sinks[{index}]")
 
@@ -101,9 +106,9 @@ class _Supervised:
         """Process id of the sink's latest process, or None."""
         return None if self._process is None else self._process.pid
 
-    def tell(self, number: int) -> None:
-        if number > self._number:
-            self._number = number
+    def tell(self, number: int, *, rest: bool) -> None:
+        if number > self._number or rest is not self._resting:
+            self._number, self._resting = number, rest
             self._changed.set()
 
     async def close(self) -> None:
@@ -120,8 +125,8 @@ class _Supervised:
             await asyncio.wait({self._task})
 
     async def _keep_running(self) -> None:
-        """Run the sink's process until the experiment is closed. After a failure, start it again, with
-        back-off.
+        """Run the sink's process until the experiment is closed, except while it rests. After a failure,
+        start it again, with back-off.
         """
         first, longest = RESTART_S
         delay = first
@@ -130,6 +135,10 @@ class _Supervised:
             trouble = await self._run()
             if self._closing:
                 return
+            if trouble is None:
+                await self._rested()
+                delay = first
+                continue
             if self._written > before:
                 delay = first
             self.trouble = trouble
@@ -140,13 +149,20 @@ class _Supervised:
                 return
             delay = min(2 * delay, longest)
 
+    async def _rested(self) -> None:
+        """Return when the experiment goes on or has new events, or is closed."""
+        self._process = None
+        while self._resting and self._number == self._told and not self._closing:
+            self._changed.clear()
+            await self._changed.wait()
+
     async def _until_closing(self) -> None:
         while not self._closing:
             await self._changed.wait()
             self._changed.clear()
 
-    async def _run(self) -> str:
-        """Run the process once. Return a sentence that says how it failed."""
+    async def _run(self) -> str | None:
+        """Run the process once. Return a sentence that says how it failed; None if it has ended in order."""
         try:
             start = self._start(self.index)
             process = self._process = await _spawned(start)
@@ -165,6 +181,8 @@ class _Supervised:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
+        if process.returncode == 0 and self._resting:
+            return None
         why = said.get("failed") or f"its process {how_it_ended(process.returncode)}; see {start.log_path}"
         return f"the sink {start.title} has failed and is started again: {why}"
 
@@ -188,15 +206,15 @@ class _Supervised:
             "database": str(start.database),
             "experiment": self._id,
         }
-        told = 0
+        self._told = 0
         with contextlib.suppress(ConnectionError):  # the process has ended, which _run notices
             pipe.write(json.dumps(first).encode() + b"\n")
             while True:
-                if told < self._number:
-                    told = self._number
-                    pipe.write(b"%d\n" % told)
+                if self._told < self._number:
+                    self._told = self._number
+                    pipe.write(b"%d\n" % self._told)
                     await pipe.drain()
-                if self._closing:
+                if self._closing or self._resting:
                     break
                 await self._changed.wait()
                 self._changed.clear()
