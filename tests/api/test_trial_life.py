@@ -73,6 +73,8 @@ async def test_values_of_a_fork_outside_of_the_search_space(lab: Lab, donor: Sav
     made = await lab.client.post(path, json={"parameters": {"x": 50}})
     assert made.status_code == 201, made.text
     assert made.json()["warnings"] == ["x is 50, outside uniform [0, 1]"]
+    bare = await lab.client.post(path, json={"parameters": {}})
+    assert bare.json()["warnings"] == ["x is missing"]
     refused = await lab.client.post(path, json={"parameters": {"x": "high"}})
     assert refused.status_code == 409
     assert refused.json()["error"]["message"] == (

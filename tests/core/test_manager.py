@@ -310,6 +310,22 @@ async def test_a_resume_is_in_the_index_before_it_is_answered(server: Server) ->
         await resuming
 
 
+@pytest.mark.parametrize("wish", ["resume", "view"])
+async def test_a_stopped_experiment_whose_folder_was_moved_is_found_again(server: Server, wish: str) -> None:
+    async with server.manager() as manager:
+        await manager.create(server.new("mine", maxTrialNumber=5))
+        await manager.stop("mine", detach=False)
+        old = manager.directory("mine")
+        there = old.parent / "there" / "mine"
+        there.parent.mkdir()
+        old.rename(there)
+        Index(server.home).update("mine", log_dir=there.parent)
+        await getattr(manager, wish)("mine")
+        assert manager.directory("mine") == there and not old.exists()
+        assert manager.reader("mine").experiment().config["maxTrialNumber"] == 5
+        assert manager.viewed("mine") is (wish == "view")
+
+
 async def test_an_experiment_that_is_done_again_at_once_is_done_in_the_index(server: Server) -> None:
     async with server.manager() as manager:
         await manager.create(server.new("mine"))

@@ -119,14 +119,16 @@ def _scarce(
     text: Callable[[float], str],
 ) -> str:
     """Return a sentence that says how much of a resource is free, and which jobs hold most of it."""
-    holders = sorted(filter(amount, held), key=lambda each: (each.kept, -amount(each)))
-    free = max(0.0, total - sum(map(amount, holders)))
+    parts: dict[tuple[bool, str], float] = {}  # a gang may hold several parts here
+    for each in filter(amount, held):
+        holder = each.kept, trial_text(each.job_id)
+        parts[holder] = parts.get(holder, 0) + amount(each)
+    holders = sorted(parts.items(), key=lambda item: (item[0][0], -item[1]))
+    free = max(0.0, total - sum(parts.values()))
     told = [f"{text(free)} {'is' if free == 1 else 'are'} free" if free >= _ROUNDING else "nothing is free"]
     told += [
-        f"{text(amount(each))} kept for {trial_text(each.job_id)}, whose turn it is"
-        if each.kept
-        else f"{trial_text(each.job_id)} has {text(amount(each))}"
-        for each in holders[:MOST_HOLDERS]
+        f"{text(part)} kept for {trial}, whose turn it is" if kept else f"{trial} has {text(part)}"
+        for (kept, trial), part in holders[:MOST_HOLDERS]
     ]
     if (more := len(holders) - MOST_HOLDERS) > 0:
         told.append(f"{more} more trials have the rest")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,13 +53,22 @@ class Catalog:
         """Read all entries from the index file into the cache. Raise HomeError if the file cannot be read."""
         self.entries = await asyncio.to_thread(self._index.entries)
 
-    async def load_more(self) -> None:
+    async def load_more(
+        self, named: str | None = None, let_go: Callable[[str], Awaitable[bool]] | None = None
+    ) -> None:
         """Read the index file again, and add the experiments that are not in the cache yet.
 
-        Raise HomeError if the file cannot be read.
+        ``named``: experiment whose folder a user may have moved. If the file names another folder for it, and
+        ``let_go`` closes what is open in the old one, its entry is replaced. Raise HomeError if the file
+        cannot be read.
         """
         async with self._reading:
-            self.entries = await asyncio.to_thread(self._index.entries) | self.entries
+            found = await asyncio.to_thread(self._index.entries)
+            if named in found and named in self.entries and let_go is not None:
+                if found[named].directory != self.entries[named].directory and await let_go(named):
+                    self.close_reader(named)
+                    del self.entries[named]
+            self.entries = found | self.entries
 
     async def refresh(self, *, port: int, has_open: Callable[[str], bool]) -> None:
         """Read the changes that other processes have made in the index file. Only log an error if it is

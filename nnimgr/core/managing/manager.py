@@ -189,7 +189,7 @@ class NNIManager(Lookup):
             await self._resume(experiment_id, new)
 
     async def _resume(self, experiment_id: str, new: NewExperiment | None) -> None:
-        await self._catalog.load_more()
+        await self._catalog.load_more(experiment_id, self._supervision.let_go)
         await self.convert(experiment_id)
         directory = self.directory(experiment_id)
         await asyncio.to_thread(require_command, directory)
@@ -295,7 +295,7 @@ class NNIManager(Lookup):
         """
         async with self._locks.of(experiment_id):
             if not self.viewed(experiment_id):
-                await self._catalog.load_more()
+                await self._catalog.load_more(experiment_id, self._supervision.let_go)
                 self._at_rest.refuse_deleted(experiment_id)
                 await self.convert(experiment_id)
                 entry = await self._take(experiment_id, wish="viewed")

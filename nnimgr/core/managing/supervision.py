@@ -20,7 +20,7 @@ from nnimgr.core.managing.followers import Followers
 from nnimgr.core.managing.index_notes import Draining, nni_status
 from nnimgr.core.managing.reopening import opening_facts
 from nnimgr.core.managing.tuner_change import check_tuner
-from nnimgr.core.running.runner import ExperimentRunner, first_error
+from nnimgr.core.running.runner import LIVE, ExperimentRunner, first_error
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import ExperimentState
 from nnimgr.store.errors import StoreError, empty_database
@@ -159,6 +159,14 @@ class Supervision:
         if held is not None:
             _end(held)
             await asyncio.wait({held.task})
+
+    async def let_go(self, experiment_id: str) -> bool:
+        """Release an experiment, unless it runs. Return False if it runs, or if its runner is restarted."""
+        held = self._held.get(experiment_id)
+        if held is not None and (held.runner is None or held.runner.state.status in LIVE):
+            return False
+        await self.release(experiment_id)
+        return True
 
     # ---- beneath ------------------------------------------------------------------------------------------
 

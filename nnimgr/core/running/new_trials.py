@@ -159,7 +159,8 @@ def _fault_of_origin(state: ExperimentState, origin: f.Origin) -> str | None:
 def check_changes(
     experiment_id: str, config: ExperimentConfig, before: Any, parameters: Mapping[str, Any]
 ) -> list[str]:
-    """Return a sentence for each value of a new trial that is changed and outside of the search space.
+    """Return a sentence for each value of a new trial that is changed and outside of the search space, and
+    for each that is missing.
 
     ``before``: the parameters of the trial from which it was made. Raise RequestRefused for a value of a
     wrong type.
@@ -169,7 +170,7 @@ def check_changes(
     wrong, outside = misfits(config, changed)
     if wrong:
         raise RequestRefused(f'{wrong[0]}; see the search space: "nnictl config show {experiment_id}"')
-    return outside
+    return [*outside, *(f"{name} is missing" for name in kept if name not in parameters)]
 
 
 def initial_trials(experiment_id: str, sets: Sequence[Any]) -> list[f.Suggested]:

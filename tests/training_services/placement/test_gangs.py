@@ -8,7 +8,7 @@ import pytest
 
 from training_services.base import JobRejected
 from training_services.placement.gang import Between, GangWants, Refused, why_gang_waits
-from training_services.placement.ledger import Capacity, Gpu, GpuReading, Host, HostLedger, Need
+from training_services.placement.ledger import Capacity, Gpu, GpuReading, Host, HostLedger, Need, Waits
 
 HOSTS = [Host(id=name, name=name) for name in ("ash", "elm", "oak")]
 TWO = GangWants(least=2, most=2)
@@ -57,6 +57,16 @@ def test_a_gang_that_waits_holds_nothing() -> None:
     said = why_gang_waits(TWO, refused, (), seats=3).reason
     assert said.startswith(
         "waits for 2 hosts with 1 GPU each: 1 is free; waits for 1 GPU on ash: GPU 0 is used"
+    )
+
+
+def test_a_gang_that_holds_several_parts_of_a_machine_is_named_once() -> None:
+    ledger = made(hosts=1)
+    for member in ("x-aaaaa-1", "x-aaaaa-1.1"):
+        ledger.hold(Need(experiment_id="x", job_id=member, gpus=None, cpus=4), HOSTS[0], ())
+    waits = ledger.place(Need(experiment_id="x", job_id="x-bbbbb-1", gpus=None, cpus=1), HOSTS[0])
+    assert isinstance(waits, Waits) and waits.reason == (
+        "waits for 1 CPU on ash, which has 8 CPUs: nothing is free, experiment x trial aaaaa has 8 CPUs"
     )
 
 
