@@ -26,7 +26,7 @@ from nnimgr.rules.state import (
 )
 from nnimgr.rules.steps import Steps
 from nnimgr.rules.stop_rules import count_end, forget_improvements
-from nnimgr.rules.transitions import move, note, stopping_reason, trial_touched
+from nnimgr.rules.transitions import TAKEN_BACK, move, note, stopping_reason, trial_touched
 
 EXPERIMENT_STEPS = Steps()
 MAX_CRASHES = 3
@@ -231,6 +231,9 @@ def _resume_requested(state: ExperimentState, fact: f.ResumeRequested, r: f.Reco
     trial = trial_touched(state, fact.trial_id, fact)
     if trial.target is f.StopKind.PAUSE:
         trial.target, trial.target_reason = None, ""
+        job = state.jobs.get(trial.job_id or "")
+        if job is not None and job.stop is not None and not job.closed:
+            trial.reason = TAKEN_BACK
     reindex(state, trial)
 
 

@@ -72,6 +72,10 @@ def meter_trial_time(state: ExperimentState, at: datetime) -> None:
     state.trial_time, state.trial_time_at = state.trial_time_for(at), at
 
 
+# reason of a trial that a user has resumed when its attempt was already ordered to stop for the pause
+TAKEN_BACK = "is being stopped for a pause that was taken back, may save its state first, and continues"
+
+
 def stopping_reason(trial: TrialState) -> str:
     """Return the reason to show for a trial whose running attempt is ordered to stop."""
     if trial.target is f.StopKind.PAUSE:

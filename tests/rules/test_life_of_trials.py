@@ -339,6 +339,22 @@ def test_pause_and_go_on() -> None:
     assert life.ended()[trial.id][0] is S.SUCCEEDED
 
 
+def test_a_pause_that_is_taken_back_says_that_the_trial_continues() -> None:
+    life = Life(trial_concurrency=1, max_trial_number=1)
+    life.start(0)
+    trial = life.state.trials[life.trial(0)]
+    life.take(f.StopRequested(trial_id=trial.id, kind=f.StopKind.PAUSE))
+    assert (trial.reason or "").startswith("is being paused")
+    life.take(f.ResumeRequested(trial_id=trial.id))
+    assert trial.status is S.RUNNING
+    assert (
+        trial.reason
+        == "is being stopped for a pause that was taken back, may save its state first, and continues"
+    )
+    life.end(0, None, reason=f.EndReason.STOPPED, signal=15)
+    assert life.job(0, 2) in life.state.jobs
+
+
 def test_a_silent_keeper_makes_its_trials_unknown_until_it_speaks() -> None:
     life = Life(trial_concurrency=1)
     life.start(0)
