@@ -63,7 +63,10 @@ class _OfTrial(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialCreated(_OfTrial):
+    """A new trial. ``source``: "algorithm", "customized", "resumed", "rerun", "fork" or "confirmation"."""
+
     parameters: Any
+    source: str = "algorithm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,8 +42,8 @@ class MedianstopAssessor(JudgingAssessor):
             limit = "the first result of another trial" if count == 1 else limit
         else:
             others = "another trial" if count == 1 else f"{count} other trials"
-            limit = f"what {others} had on average in the first {seen.step} results"
-            limit = limit if count == 1 else f"the median of {limit}"
+            first = f"the first {seen.step} results of {others}"
+            limit = f"the average of {first}" if count == 1 else f"the median of the averages of {first}"
         return Why(
             f"its best result so far, {self.shown(seen.best)}, is {self.worse} {self.shown(median)}, {limit}"
         )

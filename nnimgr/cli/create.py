@@ -28,6 +28,7 @@ from nnimgr.client.experiments import (
     ended_if_refused,
     post_experiment,
     refuse_nni,
+    refuse_without_command,
     resume_experiment,
     server_for,
     surroundings,
@@ -105,6 +106,7 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
         terminal.warn("--debug has no effect: an experiment keeps the log level it was created with.")
     try:
         entry = to_resume(home, args.id, args.experiment_dir)
+        refuse_without_command(entry)  # before a server is started
         with ended_if_refused(home, args.port or entry.port or DEFAULT_PORT):
             client, adopted = server_for(home, entry, port=args.port, no_token=args.no_token)
             interrupt = _held(args)

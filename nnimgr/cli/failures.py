@@ -102,7 +102,7 @@ def _reason(trials: Sequence[Mapping[str, Any]]) -> str:
     """Return the newest trial's reason, and whether those of the others have other numbers in them."""
     newest = trials[0]
     alike = all(trial["reason"] == newest["reason"] for trial in trials)
-    others = "" if alike else f" (trial {newest['sequence']}; the others with other values)"
+    others = "" if alike else f" (the numbers are those of trial {newest['sequence']})"
     return f"{newest['reason']}{others}"
 
 

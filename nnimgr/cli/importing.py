@@ -15,6 +15,7 @@ from nnimgr.cli.terminal import Terminal
 from nnimgr.client.errors import ClientError
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home, HomeError
+from nnimgr.objectives import DEFAULT
 from nnimgr.rules.terms import TrialStatus
 
 if TYPE_CHECKING:
@@ -165,6 +166,7 @@ def _read(
             found = read_source(args.kind, args.id, wanted)
     except SourceError as error:
         raise _told(error) from error
+    _refuse_unnamed_metrics(found, wanted.metrics)
     present = {name: None for trial in found.trials for name in trial.parameters}
     missing = [name for name in space or () if name not in present]
     if missing:
@@ -176,6 +178,20 @@ def _read(
     return found
 
 
+def _refuse_unnamed_metrics(found: Foreigners, named: Sequence[str]) -> None:
+    """Raise ClientError if all results have several numbers, and nothing says which are to be optimized."""
+    results = [trial.final for trial in found.trials if trial.final is not None]
+    if named or found.directions or not results:
+        return
+    if all(isinstance(result, Mapping) and DEFAULT not in result for result in results):
+        names = list(dict.fromkeys(name for result in results for name in result))
+        raise ClientError(
+            f"The trials in {found.title} have reported {', '.join(names)}, and nothing says what is to be "
+            "optimized.",
+            mend=f"Name it: {{command}} --metric {shlex.quote(str(names[0]))}",
+        )
+
+
 def _directions(args: argparse.Namespace, found: Foreigners, terminal: Terminal) -> Mapping[str, str]:
     """Return the direction of each number in a result. Warn if nothing states it."""
     names: Sequence[str] = list(found.directions) or (args.metric if len(args.metric or ()) > 1 else [""])
@@ -183,9 +199,10 @@ def _directions(args: argparse.Namespace, found: Foreigners, terminal: Terminal)
         return dict.fromkeys(names, args.goal)
     if found.directions:
         return found.directions
+    each = ". For different ones, state objectives in a configuration: --config FILE" if names[1:] else ""
     terminal.warn(
         "The source does not state whether smaller or larger results are better. Larger ones count as "
-        "better. For the other goal, add: --goal minimize"
+        f"better. For the other goal, add: --goal minimize{each}"
     )
     return dict.fromkeys(names, "maximize")
 

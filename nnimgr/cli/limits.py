@@ -31,8 +31,8 @@ def after_update(profile: Mapping[str, Any], title: str) -> str | None:
     Return None if nothing prevents new trials. ``title``: what was changed, such as "trialnum".
     """
     counts, limits = profile["counts"], profile["limits"]
+    live = sum(counts.get(status, 0) for status in LIVE)
     if title == "trialnum" and used_up(profile) == "trialnum":
-        live = sum(counts.get(status, 0) for status in LIVE)
         rest = f" {live} of them {'continues' if live == 1 else 'continue'} to the end." if live else ""
         others = left_out(retried=profile.get("retried") or 0, canceled=counts.get("SYS_CANCELED", 0))
         return (
@@ -45,8 +45,8 @@ def after_update(profile: Mapping[str, Any], title: str) -> str | None:
         when = "when none of them runs any more" if slots == 1 else f"when fewer than {slots} of them run"
         return f"{running} trials run, and all of them continue. The next trial starts {when}."
     if profile["status"] == "DRAINING":
-        continues = "trial continues" if running == 1 else "trials continue"
-        rest = f" {running} {continues} to the end." if running else ""
+        continues = "trial continues" if live == 1 else "trials continue"
+        rest = f" {live} {continues} to the end." if live else ""
         return f"No more trials are created: {profile['reason']}.{rest}"
     if profile["status"] in ("STOPPED", "ERROR"):
         return f"The change takes effect when the experiment is resumed: nnictl resume {profile['id']}"

@@ -16,6 +16,7 @@ from typing import Any
 from nnimgr.client.calls import Event
 from nnimgr.client.experiments import ENDED
 from nnimgr.client.lines import capital
+from nnimgr.rules.terms import ENDED_FIRST
 
 __all__ = [
     "LIVE",
@@ -267,6 +268,8 @@ class Progress:
         if trial.final is None or not math.isfinite(trial.final):
             return f"{text}: {fields['reason']}"
         text += f": {number(trial.final)}"
+        if fields["reason"].endswith(ENDED_FIRST):
+            text += f" (it ended {ENDED_FIRST})"
         best = not trial.confirms and self._improves(fields["trialId"], trial.final)
         return f"{text}, the best so far" if best else text
 

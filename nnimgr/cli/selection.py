@@ -13,7 +13,7 @@ from nnimgr.cli.terminal import printable, shown_time
 from nnimgr.cli.times import when
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
-from nnimgr.client.experiments import refuse_without_command, runs
+from nnimgr.client.experiments import has_command, refuse_without_command, runs
 from nnimgr.client.lines import fitted, terminal_width
 from nnimgr.client.servers import DEFAULT_PORT, connect, usable_port
 from nnimgr.client.waits import waiting
@@ -76,10 +76,10 @@ def select(
 ) -> IndexEntry:
     """Return the experiment that ``word`` names. Without ``word``, return the only running experiment.
 
-    If no experiment runs, return the newest that has ended by itself, and name it to a person, except with
-    ``quiet``. ``port`` limits the choice to the experiments of that port. ``to_change``: the command works
-    only for an experiment that is not stopped and can run trials; without ``word``, it must be the only one.
-    Raise ClientError if there is no such experiment, or if several experiments may be meant.
+    If no experiment runs, return the newest that no stop has interrupted, and name it to a person, except
+    with ``quiet``. ``port`` limits the choice to the experiments of that port. ``to_change``: the command
+    works only for an experiment that is not stopped and can run trials; without ``word``, it must be the only
+    one. Raise ClientError if there is no such experiment, or if several experiments may be meant.
     """
     entries = entries_of(home)
     if word is not None:
@@ -101,7 +101,7 @@ def select(
         elif _may_surprise(entry, entries) and not quiet and sys.stderr.isatty():
             newest = newest_first(entries.values())[0]
             why = "No experiment is running" if newest is entry else f"{_title(newest)} was stopped by a user"
-            sentence = f"{why}. This is about the newest that has ended by itself: {_title(entry)}"
+            sentence = f"{why}. This is about the newest that no stop has interrupted: {_title(entry)}"
             print(fitted(sys.stderr, f"INFO: {sentence}."), file=sys.stderr)
         return entry
     where = "" if port is None else f" on port {port}"
@@ -150,10 +150,12 @@ def unnamed(
     """
     if not entries:
         return ClientError(sentence, mend="Start one: nnictl create --config exp.yml")
-    latest = newest_first(entries)[0].id
+    ordered = newest_first(entries)
+    able = next((entry for entry in ordered if has_command(entry)), None) if to_change else None
+    latest = (able or ordered[0]).id
     again = f"{{command {latest}{without}}}"
     mend = f"Name one, for example the latest: {again}"
-    if to_change:
+    if able is not None:
         mend = f"Resume one first, for example the latest: nnictl resume {latest} && {again}"
     return ClientError(sentence, plain=candidates(entries), mend=f"{mend}\n  See all: {_LIST}")
 
@@ -291,7 +293,7 @@ def _current(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexE
 
 
 def _to_read(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexEntry]:
-    """Return the running experiments. If none runs, return the newest that has ended by itself, if any."""
+    """Return the running experiments. If none runs, return the newest that no stop has interrupted."""
     if running := [entry for entry in _opened(entries, port) if runs(entry)]:
         return running
     for entry in newest_first(each for each in entries.values() if port in (None, each.port)):

@@ -23,6 +23,7 @@ __all__ = [
     "dashboard_address",
     "ended_if_refused",
     "events_to_the_end",
+    "has_command",
     "is_stopped",
     "post_experiment",
     "refuse_nni",
@@ -167,11 +168,16 @@ def server_for(
         return start.client(), started and runs(entry)
 
 
-def refuse_without_command(entry: IndexEntry) -> None:
-    """Raise ClientError if the experiment was imported without a trial command, so that it is only shown."""
+def has_command(entry: IndexEntry) -> bool:
+    """Return whether the experiment can run trials, unlike one that was imported without a trial command."""
     from nnimgr.store.overview import lacks_command  # loads much, and only a resume needs it
 
-    if lacks_command(entry.directory):
+    return not lacks_command(entry.directory)
+
+
+def refuse_without_command(entry: IndexEntry) -> None:
+    """Raise ClientError if the experiment was imported without a trial command, so that it is only shown."""
+    if not has_command(entry):
         raise ClientError(
             f"Experiment {entry.id} was imported without a trial command, so it cannot run trials.",
             mend="Import it again with a configuration: nnictl experiment import --from KIND SOURCE "

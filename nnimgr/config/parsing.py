@@ -318,7 +318,8 @@ def _sentence(fault: Any) -> tuple[str, dict[str, Any]]:
     if kind in ("literal_error", "enum"):
         valid = tuple(context["expected"].replace(" or ", ", ").replace("'", "").split(", "))
         likely = nearest(given, valid) if isinstance(given, str) else None
-        return f"unknown value {given!r}", {"valid": valid, "nearest": likely}
+        shown = f"{given}".lower() if isinstance(given, bool) else repr(given)  # YAML reads no as false
+        return f"unknown value {shown}", {"valid": valid, "nearest": likely}
     if kind == "value_error":
         return str(context["error"]) + number_hint(given), {}
     wanted = {

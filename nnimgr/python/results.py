@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from nnimgr.client.experiments import ENDED
 from nnimgr.python.connection import Connection
 from nnimgr.python.errors import ArgumentError, NoResult, with_calls
 from nnimgr.python.trials import Trial, Trials
@@ -50,7 +51,8 @@ class Results:
 
     def __repr__(self) -> str:
         best = self._profile["bestTrial"]
-        shown = "no result yet" if best is None else f"best {best['value']:.6g} by trial {best['sequence']}"
+        none = "no result" if self._profile["status"] in ENDED else "no result yet"
+        shown = none if best is None else f"best {best['value']:.6g} by trial {best['sequence']}"
         return f"<Results of {self._connection.id}: {self._profile['status']}, {shown}>"
 
     def __len__(self) -> int:

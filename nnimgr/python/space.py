@@ -14,7 +14,7 @@ that is a text, a number or a truth value has only this value.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nnimgr.python.errors import ArgumentError
@@ -53,6 +53,8 @@ def choice(options: Sequence[Any] | Mapping[str, Mapping[str, Any]], *others: An
         return _parameter("choice", [{"_name": name, **plain(inner)} for name, inner in options.items()])
     if isinstance(options, str | bytes):
         raise TypeError(f"choice() takes a list of options, not the text {options!r}: choice([{options!r}])")
+    if not isinstance(options, Iterable):
+        raise TypeError(f"choice() takes a list of options, not {options!r}: choice([{options!r}])")
     return _parameter("choice", list(options))
 
 

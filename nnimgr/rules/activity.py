@@ -124,7 +124,7 @@ def _progress(state: ExperimentState, at: datetime) -> str:
     slots = limits.trial_concurrency
     parts = [f"{busy} of {slots} slots busy"]
     if busy > slots:  # a user has lowered the limit: trials that run continue
-        free = "none runs" if slots == 1 else f"fewer than {slots} run"
+        free = "all of them have ended" if slots == 1 else f"fewer than {slots} of them run"
         parts = [f"{trial_count(busy)} run (the next one starts when {free})"]
     if state.asked and busy < slots:  # few users choose the number of slots of a study
         parts = [f"{trial_count(busy)} {_are(busy)} running" if busy else "no trial is running"]

@@ -52,6 +52,8 @@ def _refusal(state: ExperimentState, trial: TrialState | None, decision: f.Decid
         return None
     if by_user:
         return "a user has paused the trial"
+    if decision.kind is not f.DecisionKind.CONTINUE and trial.final_text is not None:
+        return "the trial has reported its final result already"
     match decision.kind:
         case f.DecisionKind.PAUSE:
             if trial.target not in (None, f.StopKind.SHRINK, f.StopKind.PREEMPT):

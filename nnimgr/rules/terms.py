@@ -43,6 +43,9 @@ NO_COMMAND = "echo 'This experiment was imported without a trial command.' >&2; 
 # In the reason of a trial: what Python says about a script that does not exist.
 NO_SCRIPT = "can't open file"
 
+# End of the reason of a trial that has succeeded although it was to be stopped.
+ENDED_FIRST = "before its stop took effect"
+
 
 class TrialStatus(StrEnum):
     """Statuses of trials. The names are NNI's, except PAUSED, which the routes for NNI's clients show as

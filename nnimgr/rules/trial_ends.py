@@ -26,6 +26,7 @@ from nnimgr.rules.state import (
     TrialState,
     next_attempt,
 )
+from nnimgr.rules.terms import ENDED_FIRST
 from nnimgr.rules.transitions import preemption_reason
 from training_services.base import memory_text
 
@@ -227,7 +228,7 @@ def _exited(
         return f.TrialEnded(
             trial_id=trial.id,
             status=f.TrialStatus.SUCCEEDED,
-            reason=_success(state) if fault is None else fault,
+            reason=_success(state, trial) if fault is None else fault,
             stand_in=_stand_in(state, trial) if unusable else None,
         )
     reason = _sentence(state, end)
@@ -251,8 +252,9 @@ def _exited(
     return _failed(state, trial, reason, cause, failure=f"{end.exit_code}/{end.signal}/{message}")
 
 
-def _success(state: ExperimentState) -> str:
-    return "its program has told the result" if state.asked else "exited with code 0"
+def _success(state: ExperimentState, trial: TrialState) -> str:
+    reason = "its program has told the result" if state.asked else "exited with code 0"
+    return f"{reason} {ENDED_FIRST}" if trial.is_to_end else reason
 
 
 def _memory_of_next(state: ExperimentState, trial: TrialState, cause: f.Cause) -> str:
@@ -332,6 +334,12 @@ def fault_of_result(state: ExperimentState, trial: TrialState) -> str | None:
     returns = _FUNCTION in state.trial_command
     remedy = "return a number from the function" if returns else "pass a float to nni.report_final_result()"
     if trial.final_text is None:
+        if trial.origin is not None and trial.intermediates <= (begun := trial.origin.origin).reports:
+            where = "a checkpoint" if begun.step is None else f"step {begun.step}"
+            return (
+                f"no result: the trial continued from {where} and reported nothing after it; if no step was "
+                "left, fork it from an earlier checkpoint"
+            )
         if returns:
             return f"no result: the trial has returned and reported nothing; {remedy}"
         return "no result: the trial never called nni.report_final_result()"
@@ -441,7 +449,7 @@ def _pause(state: ExperimentState, trial: TrialState, before: int) -> timedelta:
 
 def end_unplaced(state: ExperimentState, trial: TrialState) -> f.Fact:
     assert trial.target is not None
-    state_then = "the trial was paused" if trial.status is f.TrialStatus.PAUSED else _not_running(trial)
+    state_then = "the trial was paused then" if trial.status is f.TrialStatus.PAUSED else _not_running(trial)
     return _interrupted(state, trial, trial.target, f"{trial.target_reason}; {state_then}")
 
 

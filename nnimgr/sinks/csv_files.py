@@ -26,7 +26,9 @@ __all__ = ["CsvSink"]
 
 TRIALS, METRICS = "trials.csv", "metrics.csv"
 _OPEN = "open.json"  # the trials that have not ended, which have no row yet
-_TRIAL_COLUMNS = ("number", "id", "status", "value", "created", "started", "ended", "reason", "result")
+_TRIAL_COLUMNS = (
+    *("number", "id", "status", "value", "created", "started", "ended", "reason", "result", "source"),
+)
 _METRIC_COLUMNS = ("trial", "step", "value", "at", "result")
 _PREFIX = "parameters."
 
@@ -40,7 +42,8 @@ class CsvSink(Sink):
     def __init__(self, directory: str | None = None) -> None:
         self._directory = directory
         self._files: AppendedFiles
-        self._names: list[str] = []
+        self._names: list[str] = []  # of the parameters
+        self._columns: Sequence[str] = _TRIAL_COLUMNS  # the others; earlier versions have written fewer
         self._live: dict[str, dict[str, Any]] = {}  # the trials that have not ended, by their ids
 
     def open(self, experiment: Experiment) -> int:
@@ -51,16 +54,16 @@ class CsvSink(Sink):
             self._names = list(experiment.search_space)
         else:
             with (folder / TRIALS).open(encoding="utf-8", newline="") as file:
-                self._names = [
-                    name.removeprefix(_PREFIX) for name in next(csv.reader(file)) if name.startswith(_PREFIX)
-                ]
+                header = next(csv.reader(file))
+            self._names = [name.removeprefix(_PREFIX) for name in header if name.startswith(_PREFIX)]
+            self._columns = [name for name in header if not name.startswith(_PREFIX)]
             self._live = json.loads((folder / _OPEN).read_text(encoding="utf-8"))
         return number
 
     def write(self, events: Sequence[Event]) -> None:
         trials, metrics, dropped = self._rows(events)
         if not self._files.size(TRIALS):
-            trials.insert(0, [*_TRIAL_COLUMNS, *(_PREFIX + name for name in self._names)])
+            trials.insert(0, [*self._columns, *(_PREFIX + name for name in self._names)])
         appended: dict[str, Iterable[bytes]] = {TRIALS: [_lines(trials)]}
         replaced: dict[str, Iterable[bytes]] = {_OPEN: [as_json(self._live).encode()]}
         if dropped and self._files.size(METRICS):
@@ -81,7 +84,8 @@ class CsvSink(Sink):
         for event in events:
             match event:
                 case TrialCreated():
-                    self._live[event.trial_id] = {"created": event.at.isoformat(), "given": event.parameters}
+                    created = {"created": event.at.isoformat(), "source": event.source}
+                    self._live[event.trial_id] = created | {"given": event.parameters}
                 case TrialStarted():
                     self._live.setdefault(event.trial_id, {})["started"] = event.at.isoformat()
                 case Reported():
@@ -101,11 +105,20 @@ class CsvSink(Sink):
     def _ended(self, event: TrialEnded, known: Mapping[str, Any]) -> list[Any]:
         given = known.get("given")
         cells = given if isinstance(given, dict) else {}
-        return [
-            *(event.trial, event.trial_id, event.status, event.value, known.get("created")),
-            *(known.get("started"), event.at.isoformat(), event.reason, as_json(event.result)),
-            *(_cell(cells.get(name)) for name in self._names),
-        ]
+        own = {
+            "number": event.trial,
+            "id": event.trial_id,
+            "status": event.status,
+            "value": event.value,
+            "created": known.get("created"),
+            "started": known.get("started"),
+            "ended": event.at.isoformat(),
+            "reason": event.reason,
+            "result": as_json(event.result),
+            "source": known.get("source"),
+        }
+        named = [own.get(name) for name in self._columns]
+        return [*named, *(_cell(cells.get(name)) for name in self._names)]
 
     def _kept(self, dropped: Mapping[int, int], rows: Sequence[Sequence[Any]]) -> Iterator[bytes]:
         """Yield the content of the file of metrics without the dropped rows, and with the new ones."""

@@ -85,7 +85,8 @@ def _event(row: EventRow, trials: dict[str, TrialRow]) -> Event | None:
     own: dict[str, Any] = {"number": number, "at": at, "trial": trial.sequence, "trial_id": trial_id}
     match row.kind:
         case "Suggested":
-            return TrialCreated(**own, parameters=json.loads(fact["parameters"]))
+            parameters = json.loads(fact["parameters"])
+            return TrialCreated(**own, parameters=parameters, source=fact.get("source") or "algorithm")
         case "JobStarted":
             return TrialStarted(**own, attempt=trial_of_job(fact["job_id"])[1])
         case "Metric":

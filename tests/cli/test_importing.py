@@ -53,6 +53,17 @@ def test_a_suggestion_keeps_the_source(server: FakeServer, capsys: pytest.Captur
     assert f"Name one of them by its id: nnictl {' '.join(IMPORT)} --to abc2\n" in capsys.readouterr().err
 
 
+def test_several_numbers_need_a_name(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("several.csv").write_text("parameters.x,trialJobId,accuracy,latency\n0.5,a,0.9,40\n0.25,b,0.8,30\n")
+    words = ["experiment", "import", "--from", "csv", "several.csv"]
+    assert main(words) == 1
+    assert capsys.readouterr().err == (
+        "ERROR: The trials in the file several.csv have reported accuracy, latency, and nothing says what is "
+        "to be optimized.\n  Name it: nnictl experiment import --from csv several.csv --metric accuracy\n"
+    )
+    assert main([*words, "--metric", "accuracy"]) == 0
+
+
 @pytest.mark.parametrize("words", [["resume", "{id}"], ["update", "trialnum", "{id}", "--value", "8"]])
 def test_without_a_configuration_it_cannot_be_continued(
     server: FakeServer, capsys: pytest.CaptureFixture[str], words: list[str]

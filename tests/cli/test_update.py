@@ -154,8 +154,13 @@ LIVE = {"SUCCEEDED": 3, "SYS_CANCELED": 5, "RUNNING": 1}
         ({"status": "DONE", "limits": BY_TIME, "durationS": 5.0}, "The experiment is still DONE: why."),
         ({"status": "RUNNING", "limits": BY_TRIALS, "counts": LIVE}, None),
         (
-            {"status": "DRAINING", "drain": "rule", "limits": BY_TIME, "counts": {"RUNNING": 2}},
-            "No more trials are created: why. 2 trials continue to the end.",
+            {
+                "status": "DRAINING",
+                "drain": "rule",
+                "limits": BY_TIME,
+                "counts": {"RUNNING": 2, "WAITING": 2},
+            },
+            "No more trials are created: why. 4 trials continue to the end.",
         ),
         (
             {"status": "STOPPED", "limits": BY_TRIALS},

@@ -73,3 +73,5 @@ def test_a_scalar_of_numpy_is_a_constant() -> None:
 def test_options_that_are_not_in_a_list() -> None:
     with pytest.raises(TypeError, match=r"choice\(\) takes one list of options: choice\(\['a', 'b'\]\)"):
         space.choice("a", "b")
+    with pytest.raises(TypeError, match=r"choice\(\) takes a list of options, not 3: choice\(\[3\]\)"):
+        space.choice(3)  # type: ignore[arg-type]

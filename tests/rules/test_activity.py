@@ -34,8 +34,8 @@ def test_more_trials_run_than_there_are_slots_from_now_on() -> None:
     for sequence in range(3):
         life.start(sequence)
     for slots, told in (
-        (2, "3 trials run (the next one starts when fewer than 2 run), 0 of 4 finished"),
-        (1, "3 trials run (the next one starts when none runs), 0 of 4 finished"),
+        (2, "3 trials run (the next one starts when fewer than 2 of them run), 0 of 4 finished"),
+        (1, "3 trials run (the next one starts when all of them have ended), 0 of 4 finished"),
         (3, "3 of 3 slots busy, 0 of 4 finished"),
     ):
         limits = replace(life.state.limits, trial_concurrency=slots)

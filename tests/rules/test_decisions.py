@@ -73,6 +73,33 @@ def test_a_leg_begins_with_the_checkpoint_of_another_trial() -> None:
     assert refold(heir.life.log) == heir.life.state
 
 
+@pytest.mark.parametrize("kind", [K.PAUSE, K.EXPLOIT, K.RESIZE])
+def test_a_trial_that_has_reported_its_final_result_is_let_alone(kind: f.DecisionKind) -> None:
+    donor, member = members()
+    donor.save(1)
+    member.save(1)
+    member.life.final(1, 0.9, 1)
+    more = {"parameters": '{"x": 2}', "donor": donor.id, "checkpoint": (1, 1)} if kind is K.EXPLOIT else {}
+    assert refusal(decide(member, kind, **more)) == "the trial has reported its final result already"
+    member.end(0)
+    assert member.life.ended()[member.id][0] is S.SUCCEEDED
+
+
+def test_a_leg_without_a_step_left_says_so() -> None:
+    donor, heir = members()
+    donor.report(0.7)
+    donor.save(12)
+    exploit(heir, donor)
+    stopped(heir)
+    heir.start()
+    heir.end(0)
+    assert heir.life.ended()[heir.id] == (
+        S.SUCCEEDED,
+        "no result: the trial continued from step 12 and reported nothing after it; if no step was left, "
+        "fork it from an earlier checkpoint",
+    )
+
+
 def test_the_donor_keeps_a_checkpoint_until_the_heir_has_its_own() -> None:
     donor, heir = members(checkpoints_kept=1)
     donor.save(1)

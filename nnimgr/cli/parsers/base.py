@@ -36,7 +36,7 @@ _NNIS_ALONE = {
 }
 
 
-DEFAULT_EXPERIMENT = "default: the one that runs; if none runs, the newest that has ended by itself"
+DEFAULT_EXPERIMENT = "default: the one that runs; if none runs, the newest that no stop has interrupted"
 DEFAULT_TO_CHANGE = "default: the one that runs; if none runs, the only one that is not STOPPED"
 _PROGRAM = "nnictl"
 # Beginnings of messages of argparse. It reports a missing argument before an option that does not exist.
