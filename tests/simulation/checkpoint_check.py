@@ -299,7 +299,7 @@ class CheckpointCheck:
         if succeeded == attempt.left:
             self._kernel.fail(f"attempt {end.job_id} exited with code 0, left={attempt.left}: {fact}")
         if isinstance(fact, f.TrialEnded) and succeeded and self._evidence.phased is None:
-            if trial.curve.final != (fact.reason == "exited with code 0"):
+            if trial.curve.final != fact.reason.startswith("exited with code 0"):
                 self._kernel.fail(f"trial {fact.trial_id} has a final result: {trial.curve.final}; {fact}")
 
     def paused(self, fact: f.TrialPaused) -> None:
