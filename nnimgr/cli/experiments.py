@@ -214,6 +214,8 @@ def _status_fields(client: Client, profile: Mapping[str, Any]) -> list[tuple[str
     failed = last_failure(client, profile)
     if failed is not None:
         reason, *command = failure_lines(failed, profile["id"])
+        if (profile.get("retried") or 0) >= profile["counts"]["FAILED"]:
+            reason += "; all failed trials were retried"
         fields += [("Failed", reason), *(("", line.strip()) for line in command)]
     if profile["feasibleShare"] is not None:
         share = f"{100 * profile['feasibleShare']:.3g} % of the search space meets the constraints"

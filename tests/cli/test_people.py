@@ -445,3 +445,13 @@ def test_equal_errors_are_one_line_with_their_number(server: FakeServer) -> None
         f"WARNING: bad (2 times, the last one {when(CREATED_AT)})",
         "WARNING: other",
     ]
+
+
+@pytest.mark.parametrize(("retried", "said"), [(0, False), (1, True)])
+def test_a_failed_trial_that_was_retried_is_shown_as_such(
+    server: FakeServer, retried: int, said: bool
+) -> None:
+    server.add("abc", counts={"FAILED": 1, "SUCCEEDED": 1}, retried=retried)
+    server.experiments["abc"].trials = [trial("ta", 0, status="FAILED", reason="exited with code 1")]
+    text = in_a_terminal("experiment", "status", columns=160).text
+    assert "exited with code 1" in text and ("; all failed trials were retried" in text) is said
