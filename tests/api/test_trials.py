@@ -350,3 +350,14 @@ async def test_a_curve_of_few_points(lab: Lab) -> None:
     assert behind == {"metrics": [], "nextAfter": None}
     assert (await lab.client.get(f"{EXPERIMENT}/trials/zzzzz/curve")).status_code == 404
     assert (await lab.client.get(f"{path}/curve", params={"points": 3})).status_code == 422
+
+
+async def test_an_unknown_query_parameter_is_refused(lab: Lab) -> None:
+    answer = await lab.client.get(f"{EXPERIMENT}/trials?statuss=FAILED&limit=3")
+    assert answer.status_code == 422
+    (problem,) = answer.json()["error"]["problems"]
+    assert problem["field"] == "query.statuss"
+    assert problem["message"].startswith("this route has no such parameter: it has offset, limit, status, ")
+    assert problem["message"].endswith("; did you mean status?")
+    (problem,) = (await lab.client.get("/api/v1/hosts?x=1")).json()["error"]["problems"]
+    assert problem["message"] == "this route has no such parameter: it has none"

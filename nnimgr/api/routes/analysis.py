@@ -9,15 +9,16 @@ from __future__ import annotations
 import time
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import Response
 from pydantic import Field
 
 from nnimgr.api import models
 from nnimgr.api.analysis import COLUMNS, Analysis, Filter
 from nnimgr.api.dependencies import ExperimentId, Parts, refusals, streams
+from nnimgr.api.routing import Router
 
-router = APIRouter(prefix="/api/v1/experiments/{id}/analysis", tags=["analysis"])
+router = Router(prefix="/api/v1/experiments/{id}/analysis", tags=["analysis"])
 
 _PACKED = streams(COLUMNS) | refusals(404, 422, 503)
 _JSON = "application/json"

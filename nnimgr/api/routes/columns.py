@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import Response
 
 from nnimgr.api import models
 from nnimgr.api.analysis import COLUMNS, Analysis, Filter
 from nnimgr.api.dependencies import refusals, streams
+from nnimgr.api.routing import Router
 
-router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["analysis"])
+router = Router(prefix="/api/v1/experiments/{id}", tags=["analysis"])
 
 
 @router.get("/columns", response_class=Response, responses=streams(COLUMNS) | refusals(404, 422, 503))

@@ -8,17 +8,16 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from fastapi import APIRouter
-
 from nnimgr.api import models
 from nnimgr.api.dependencies import ApiParts, Live, Parts, refusals
+from nnimgr.api.routing import Router
 from nnimgr.config import ConfigError, Loaded, Problem, load_text
 from nnimgr.config.change_text import ChangeText, TextField, read_changes
 from nnimgr.config.preview import MemberPreview, preview
 from nnimgr.core.managing.manager import NewExperiment
 from nnimgr.home import HOME_VARIABLE
 
-router = APIRouter(prefix="/api/v1", tags=["experiments"])
+router = Router(prefix="/api/v1", tags=["experiments"])
 
 
 @router.post("/validate", responses=refusals(422))

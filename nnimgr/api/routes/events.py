@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import Header, Query
 from fastapi.responses import StreamingResponse
 
 from nnimgr.api.dependencies import ExperimentId, Parts, Reader, refusals, streams
+from nnimgr.api.routing import Router
 from nnimgr.api.streams import changes_stream, event_stream, until
 
-router = APIRouter(prefix="/api/v1", tags=["events"])
+router = Router(prefix="/api/v1", tags=["events"])
 
 _LAST_EVENTS_S = 1.0  # time for the last events of an experiment while the server shuts down
 

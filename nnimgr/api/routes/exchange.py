@@ -7,19 +7,20 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import Response
 from starlette.requests import ClientDisconnect
 
 from nnimgr.api import models
 from nnimgr.api.dependencies import ExperimentId, Live, NotFound, Parts, refusals
+from nnimgr.api.routing import Router
 from nnimgr.core.running import exchange as core
 from nnimgr.core.running.runner import RunnerClosed
 from nnimgr.rules.state import trial_of_job
 from nnimgr.store.reader import ExperimentReader
 from training_services.base import TrialJobSpec
 
-router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
+router = Router(prefix="/api/v1/experiments/{id}", tags=["trials"])
 
 
 @router.post("/exchange", response_model=models.Exchanged, responses=refusals(404, 409, 422, 503))

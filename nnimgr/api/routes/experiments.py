@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Annotated, Any
 
 import yaml
-from fastapi import APIRouter, Body, Query, Response
+from fastapi import Body, Query, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
 from pydantic import ValidationError
@@ -20,6 +20,7 @@ from nnimgr.api import models
 from nnimgr.api.convert import confirmations_model, parameters_of, plain_json
 from nnimgr.api.dependencies import ApiParts, ExperimentId, Live, Parts, Reader, refusals, reply
 from nnimgr.api.pace import CREATIONS, forecast, trials_per_s
+from nnimgr.api.routing import Router
 from nnimgr.api.streams import PartedResponse
 from nnimgr.config import feasible_share, read_canonical
 from nnimgr.config.model import platform_of
@@ -35,7 +36,7 @@ from nnimgr.store.reader import ExperimentReader, ExperimentRow, TrialRow, Trial
 
 _AT_ONCE = 200  # records of an import that are checked before other tasks may run
 
-router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
+router = Router(prefix="/api/v1/experiments", tags=["experiments"])
 
 
 @router.post("", status_code=201, responses=refusals(400, 409, 422))

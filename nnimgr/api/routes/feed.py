@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import Response
 
 from nnimgr.api import models
 from nnimgr.api.dependencies import Reader, refusals, reply
 from nnimgr.api.feed import TOLD, Names, mentioned, tell
+from nnimgr.api.routing import Router
 from nnimgr.store.reader import ExperimentReader
 
-router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["events"])
+router = Router(prefix="/api/v1/experiments/{id}", tags=["events"])
 
 _KINDS = frozenset(kind.__name__ for kind in TOLD)
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from fastapi import APIRouter
-
 from nnimgr.api import models
 from nnimgr.api.dependencies import Parts
+from nnimgr.api.routing import Router
 from nnimgr.core.managing.manager import NNIManager
 from nnimgr.core.running.runner import ExperimentRunner
 from nnimgr.rules.state import trial_of_job
 from training_services.base import Machine, experiment_of_job
 from training_services.placement.ledger import HostUse
 
-router = APIRouter(prefix="/api/v1", tags=["machines"])
+router = Router(prefix="/api/v1", tags=["machines"])
 
 _Members = list[tuple[str, Machine]]
 

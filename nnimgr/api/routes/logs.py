@@ -10,18 +10,19 @@ from datetime import UTC, datetime
 from pathlib import Path as FilePath
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 from fastapi.responses import Response, StreamingResponse
 
 from nnimgr.api import models
 from nnimgr.api.dependencies import ApiParts, ExperimentId, NotFound, Parts, Reader, refusals, reply, streams
 from nnimgr.api.logs import log_stream, plain_log
+from nnimgr.api.routing import Router
 from nnimgr.api.streams import PartedResponse, until
 from nnimgr.core.running.requests import RequestRefused
 from nnimgr.store.reader import ExperimentReader
 from training_services.keepers.names import LOCAL, host_of
 
-router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["experiments"])
+router = Router(prefix="/api/v1/experiments/{id}", tags=["experiments"])
 
 _KEEPER = "keeper-"
 _KEEPER_LOG = (("keeper",), "keeper.log")

@@ -6,16 +6,17 @@ import asyncio
 from pathlib import Path as FilePath
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 
 from nnimgr.api import models
 from nnimgr.api.dependencies import ExperimentId, Live, Parts, refusals
+from nnimgr.api.routing import Router
 from nnimgr.config.machines import load_machines_text
 from nnimgr.core.managing import machines
 from nnimgr.core.running.runner import ExperimentRunner
 from training_services.base import Machine, trial_of_job
 
-router = APIRouter(prefix="/api/v1/experiments/{id}/machines", tags=["machines"])
+router = Router(prefix="/api/v1/experiments/{id}/machines", tags=["machines"])
 
 MachineName = Annotated[str, Path(alias="machine", max_length=300)]
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from enum import StrEnum
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import StreamingResponse
 
 from nnimgr.analysis.errors import BadQuestion
@@ -14,10 +14,11 @@ from nnimgr.api.analysis import Analysis, Filter
 from nnimgr.api.dependencies import ExperimentId, refusals, streams
 from nnimgr.api.models import Order
 from nnimgr.api.routes.trials import Search, Sort, Statuses, WithoutResult
+from nnimgr.api.routing import Router
 from nnimgr.api.streams import PartedResponse
 from nnimgr.libraries import fault_of
 
-router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
+router = Router(prefix="/api/v1/experiments/{id}", tags=["trials"])
 
 
 class ExportFormat(StrEnum):

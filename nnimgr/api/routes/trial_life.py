@@ -7,19 +7,20 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from fastapi.responses import Response
 
 from nnimgr.api import models
 from nnimgr.api.convert import fork_of, leg_of, related_of
 from nnimgr.api.dependencies import Live, Reader, TrialId, refusals, reply
 from nnimgr.api.routes.trials import IdempotencyKey, has_ended, trial_row
+from nnimgr.api.routing import Router
 from nnimgr.core.running.new_trials import check_changes, fork_origin
 from nnimgr.core.running.requests import RequestRefused, UnknownTrial
 from nnimgr.core.running.runner import ExperimentRunner
 from nnimgr.store.reader import ExperimentReader
 
-router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
+router = Router(prefix="/api/v1/experiments/{id}", tags=["trials"])
 
 _OfAttempt = Annotated[
     int, Path(ge=1, lt=2**31, description="number of the attempt that has saved the checkpoint")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
 from fastapi.responses import Response
 
 from nnimgr.api import models
 from nnimgr.api.dependencies import ExperimentId, Parts, Reader, TrialId, refusals, reply
+from nnimgr.api.routing import Router
 from nnimgr.core.running.requests import RequestRefused
 from nnimgr.store.annotations import annotate, retag
 
-router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
+router = Router(prefix="/api/v1/experiments/{id}", tags=["trials"])
 
 
 @router.patch("/trials/{trialId}/annotation", responses=refusals(404, 409, 422, 503))

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Header, Query
+from fastapi import Header, Query
 from fastapi.responses import Response, StreamingResponse
 
 from nnimgr.api import models
@@ -28,6 +28,7 @@ from nnimgr.api.dependencies import (
 )
 from nnimgr.api.logs import LogName, begun, log_stream
 from nnimgr.api.models import Order
+from nnimgr.api.routing import Router
 from nnimgr.api.streams import PartedResponse, until, whole
 from nnimgr.config.parameter_sets import misfits_of_each
 from nnimgr.core.running.new_trials import FailedTrial, check_changes
@@ -38,7 +39,7 @@ from nnimgr.store.reader import TRIAL_SORTS, ExperimentReader, TrialRow
 from training_services.base import member_id_of
 from training_services.keepers.names import why_no_files
 
-router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
+router = Router(prefix="/api/v1/experiments/{id}", tags=["trials"])
 
 
 class MetricType(StrEnum):

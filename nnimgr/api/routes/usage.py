@@ -8,14 +8,15 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 
 from nnimgr.api import models
 from nnimgr.api.dependencies import ExperimentId, NotFound, Parts, Reader, TrialId, refusals
 from nnimgr.api.routes.trials import Attempt, find_job
+from nnimgr.api.routing import Router
 from training_services.keepers.names import host_of
 
-router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["machines"])
+router = Router(prefix="/api/v1/experiments/{id}", tags=["machines"])
 
 _MOST_BYTES = 1 << 20  # read at most this; a keeper writes less, but a trial may write anything
 

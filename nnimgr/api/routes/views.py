@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from fastapi.responses import Response
 
 from nnimgr.api import models
 from nnimgr.api.dependencies import ExperimentId, Parts, Reader, refusals, reply
+from nnimgr.api.routing import Router
 from nnimgr.store.views import SavedView, add_view, change_view, remove_view
 
-router = APIRouter(prefix="/api/v1/experiments/{id}/views", tags=["trials"])
+router = Router(prefix="/api/v1/experiments/{id}/views", tags=["trials"])
 
 ViewId = Annotated[int, Path(alias="viewId", ge=1, lt=2**31)]
 
