@@ -50,7 +50,7 @@ FIRST = {  # first seed to try, which shows the bug: a search for it may take mi
     "lease_in_the_keeper_only": 137,
     "lease_on_the_wall_clock": 309,
     "left_survives_frames": 468,
-    "leg_of_a_lost_checkpoint": 7548,
+    "leg_of_a_lost_checkpoint": 732,
     "leg_with_old_parameters": 28,
     "limit_deletes_pinned": 116,
     "limit_deletes_the_newest_first": 100,
