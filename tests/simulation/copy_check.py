@@ -28,6 +28,9 @@ class CopyCheck:
         self._copied: set[tuple[str, int]] = set()  # job and number of each recorded copy
         self._removing: set[str] = set()  # hosts that are being removed
         self._left: set[str] = set()  # hosts that were removed
+        # job and number of each checkpoint whose host lacks its files: facts that an older database does not
+        # have had them deleted
+        self._missing: set[tuple[str, int]] = set()
 
     def fact(self, fact: CopyFact) -> None:
         match fact:
@@ -53,15 +56,15 @@ class CopyCheck:
 
     def forget(self) -> None:
         """Forget what is recorded, because an older copy replaces the database."""
-        for recorded in (self._copied, self._removing, self._left):
+        for recorded in (self._copied, self._removing, self._left, self._missing):
             recorded.clear()
 
     def is_copied(self, mark: Mark) -> bool:
-        return (f"exp-{mark.trial_id}-{mark.attempt}", mark.number) in self._copied
+        return _name(mark) in self._copied
 
     def is_on_host(self, mark: Mark) -> bool:
         same = self._evidence.instances.get(mark.keeper_id) == mark.instance
-        return same and mark.keeper_id not in self._left
+        return same and mark.keeper_id not in self._left and _name(mark) not in self._missing
 
     def is_usable(self, mark: Mark) -> bool:
         return self.is_on_host(mark) or self.is_copied(mark)
@@ -73,6 +76,8 @@ class CopyCheck:
             if not self._evidence.older:
                 self._kernel.fail(f"a copy is lost: {fact}")
             self._copied.discard((fact.job_id, fact.number))
+        elif self._evidence.older:
+            self._missing.add((fact.job_id, fact.number))
         curve = self._evidence.trials[trial_id].curve
         for mark in [m for m in curve.marks if (m.attempt, m.number) == (attempt, fact.number)]:
             host = self._evidence.hosts[mark.keeper_id]
@@ -138,3 +143,8 @@ class CopyCheck:
         """Check that the deletion of a copy was recorded first."""
         if name in self._copied and not self._evidence.older:
             self._kernel.fail(f"the copy of {name} was deleted before this was recorded")
+
+
+def _name(mark: Mark) -> tuple[str, int]:
+    """Return the job and the number of a checkpoint."""
+    return f"exp-{mark.trial_id}-{mark.attempt}", mark.number
