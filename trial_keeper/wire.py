@@ -161,7 +161,7 @@ Other answers: 401 wrong token, or the experiment is not open; 404 unknown call;
 database; "fenced": the keeper has applied an answer from a later start of the experiment's runner; "turn":
 manager.json is newer than the token of a new keeper; "pod": the keeper's pod replaces another one, whose
 keeper the server still expects; "instance": another keeper has replaced this keeper, whose attempts count as
-lost.
+lost, or the experiment needs this keeper no longer.
 After "instance", the keeper stops its attempts and exits. After all other answers, it retries after a pause.
 """
 

@@ -79,7 +79,7 @@ def select(
     If no experiment runs, return the newest that no stop has interrupted, and name it to a person, except
     with ``quiet``. ``port`` limits the choice to the experiments of that port. ``to_change``: the command
     works only for an experiment that is not stopped and can run trials; without ``word``, it must be the only
-    one. Raise ClientError if there is no such experiment, or if several experiments may be meant.
+    one. Raise ClientError if no experiment fits, or several do.
     """
     entries = entries_of(home)
     if word is not None:

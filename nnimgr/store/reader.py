@@ -337,7 +337,7 @@ class ExperimentReader(
         Confirmations are not among them: they are not trials of the search.
         """
         table = schema.trials
-        rerun = table.c.source == f.SuggestionSource.RERUN.value  # a fork is no retry of its original
+        rerun = table.c.source == f.SuggestionSource.RERUN.value  # forks name their originals, too
         again = self._of(table).with_only_columns(table.c.retry_of).where(rerun)
         query = self._of(table).where(
             table.c.status == f.TrialStatus.FAILED.value,

@@ -80,7 +80,7 @@ def _refusal(status: HTTPStatus, sentence: str, **more: str) -> Answer:
 _CLOSED = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "The experiment is not open on this server now.")
 _BARRED = _refusal(
     HTTPStatus.CONFLICT,
-    "The experiment has no use for this keeper: it has ended, or the machine was removed.",
+    "This keeper is no longer needed: its experiment has ended, or its machine was removed.",
     reason="instance",
 )
 _UNKNOWN = _refusal(
@@ -360,7 +360,7 @@ class KeeperHub:
     def remove(self, experiment_id: str, desk: KeeperDesk, *, barred: bool = False) -> None:
         """Stop serving the desk's keeper. Held calls are answered; later calls get status 401.
 
-        ``barred``: see ``bar``. A keeper that was started while the experiment ended calls only afterwards.
+        ``barred``: refuse the keeper's later calls, see ``bar``. It may have been started only just now.
         """
         desk.close()
         key = experiment_id, desk.link.keeper_id

@@ -150,7 +150,7 @@ class _Supervised:
             delay = min(2 * delay, longest)
 
     async def _rested(self) -> None:
-        """Return when the experiment goes on or has new events, or is closed."""
+        """Wait until the experiment is resumed, has new events, or is closed."""
         self._process = None
         while self._resting and self._number == self._told and not self._closing:
             self._changed.clear()
