@@ -85,9 +85,12 @@ def keep(directory: str, *, foreground: bool) -> NoReturn:
             os._exit(0)
     os.close(requests)
     os.close(report)
+    from trial_keeper.machine.interpreter import Interpreters
+
+    interpreters = Interpreters(directory)  # the first checks run while the other modules are imported
     from trial_keeper import keeper
 
-    keeper.run(directory, keeper.Pipes(ask, failures, wake, child))
+    keeper.run(directory, keeper.Pipes(ask, failures, wake, child), interpreters)
 
 
 def _detach(directory: str, lock: int, log: str | None) -> None:

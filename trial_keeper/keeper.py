@@ -30,7 +30,6 @@ from trial_keeper.lean import TYPE_CHECKING, NamedTuple
 from trial_keeper.log import STARTS
 from trial_keeper.machine import capacity, procs
 from trial_keeper.machine.gpus import PAUSE_S, Survey, granted
-from trial_keeper.machine.interpreter import Interpreters
 from trial_keeper.shim import NOT_CLAIMED
 from trial_keeper.streams import Lines, Log
 
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from trial_keeper.actions.preloading import Preloading
+    from trial_keeper.machine.interpreter import Interpreters
     from trial_keeper.wire import GpuReading, HostCapacity
 
 SWITCH_INTERVAL_S = 0.0005  # the default of 5 ms would delay calls behind the loop
@@ -60,12 +60,12 @@ class Pipes(NamedTuple):
 class Keeper:
     """Keeper that works in ``directory`` (``<experiment's directory>/keeper``)."""
 
-    def __init__(self, directory: str, pipes: Pipes) -> None:
+    def __init__(self, directory: str, pipes: Pipes, interpreters: Interpreters) -> None:
         self._directory = directory
         self._pipes = pipes
         self._log = Log(f"{directory}/keeper.log")
         self._loop = loop = Loop()
-        interpreters = Interpreters(directory, lambda: loop.tell(lambda: self._starts.release()))
+        interpreters.changed = lambda: loop.tell(lambda: self._starts.release())
         own = OwnDirectory(directory)
         place = Directory(directory, pipes.spawner, self._log)
         self._core = core = KeeperCore(*place.open(own.trouble, self._capacity))
@@ -175,7 +175,7 @@ class Keeper:
         os.execv(procs.program(arguments), arguments)
 
 
-def run(directory: str, pipes: Pipes) -> NoReturn:
+def run(directory: str, pipes: Pipes, interpreters: Interpreters) -> NoReturn:
     """Run the keeper of this directory; ``pipes`` lead to its spawner."""
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
@@ -183,7 +183,7 @@ def run(directory: str, pipes: Pipes) -> NoReturn:
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # each attempt needs a descriptor
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    Keeper(directory, pipes).run()
+    Keeper(directory, pipes, interpreters).run()
 
 
 def _terminated(directory: str) -> None:

@@ -250,14 +250,7 @@ class LocalKeeper(KeeperHost):
 
         If the caller is canceled, wait until the keeper has started, so that it does not run unnoticed.
         """
-        launching = asyncio.ensure_future(
-            launch(
-                self._command(),
-                environ=self._context.environ,
-                python=self._context.python,
-                output=log,
-            )
-        )
+        launching = asyncio.ensure_future(launch(self._command(), environ=self._context.environ, output=log))
         try:
             return await asyncio.shield(launching)
         except asyncio.CancelledError:

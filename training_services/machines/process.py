@@ -1,8 +1,4 @@
-"""Starts and watches processes of this machine that are not children of the server, such as keepers.
-
-A keeper outlives the server and must not become its zombie, so a short-lived launcher starts it. From then
-on, the server treats it like a process that an earlier server has started.
-"""
+"""Starts and watches processes of this machine that outlive the server, such as keepers."""
 
 from __future__ import annotations
 
@@ -18,25 +14,6 @@ from training_services.base import ServiceError
 __all__ = ["WatchedProcess", "launch", "lock_holder"]
 
 LAUNCH_S = 30.0  # longest wait for the start of a process
-_LAUNCHER = """
-import os, sys
-os.chdir("/")
-null = os.open(os.devnull, os.O_RDWR)
-out = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-pid = os.fork()
-if pid:
-    os.write(1, b"%d" % pid)
-    os._exit(0)
-for number, end in enumerate((null, out, out)):
-    os.dup2(end, number)
-for number in map(int, os.listdir("/proc/self/fd")):
-    if number > 2:
-        try:
-            os.close(number)
-        except OSError:
-            pass  # the descriptor of the listing itself is closed already
-os.execv(sys.argv[2], sys.argv[2:])
-"""
 
 
 class WatchedProcess:
@@ -72,6 +49,9 @@ class WatchedProcess:
             return []
 
     def close(self) -> None:
+        """Close the pidfd. A process that this server has started, and that has ended, is reaped."""
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PIDFD, self._descriptor, os.WEXITED | os.WNOHANG)
         os.close(self._descriptor)
 
 
@@ -95,31 +75,44 @@ def lock_holder(path: Path) -> WatchedProcess | None:
 
 
 async def launch(
-    command: Sequence[str], *, environ: Mapping[str, str], python: str, output: Path
+    command: Sequence[str], *, environ: Mapping[str, str], output: Path
 ) -> WatchedProcess | None:
-    """Start a command as a detached process in its own session, with its output appended to a file.
+    """Start a command in a session of its own, with its output appended to a file.
 
     ``command[0]`` is a full path. Return None if the process has ended already. Raises ServiceError, OSError.
     """
-    launcher = await asyncio.create_subprocess_exec(
-        *(python, "-S", "-E", "-c", _LAUNCHER, str(output), *command),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=dict(environ),
-        start_new_session=True,
-    )
     try:
         async with asyncio.timeout(LAUNCH_S):
-            told, complaint = await launcher.communicate()
+            pid = await asyncio.to_thread(_launch, command, environ, output)
     except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            launcher.kill()
-        raise ServiceError(f"{python} has not started the process within {LAUNCH_S:.0f} s") from None
-    if launcher.returncode != 0 or not told.isdigit():
-        lines = complaint.decode(errors="replace").strip().splitlines()
-        raise ServiceError(f"{python} cannot start the process: {lines[-1] if lines else 'no output'}")
+        raise ServiceError(f"{command[0]} has not started within {LAUNCH_S:.0f} s") from None
     try:
-        return WatchedProcess(int(told))
+        return WatchedProcess(pid)
     except ProcessLookupError:
         return None
+
+
+def _launch(command: Sequence[str], environ: Mapping[str, str], output: Path) -> int:
+    """Start the process and return its pid.
+
+    This takes 1 ms. A process of ``asyncio`` takes 10 ms with uvloop, because uvloop forks the whole server,
+    and the server stands still meanwhile.
+    """
+    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    files = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        *((os.POSIX_SPAWN_DUP2, descriptor, number) for number in (1, 2)),
+    ]
+    default = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores these signals
+    try:
+        return os.posix_spawn(
+            command[0],
+            list(command),
+            environ,
+            file_actions=files,
+            setsid=True,
+            setsigmask=(),
+            setsigdef=default,
+        )
+    finally:
+        os.close(descriptor)

@@ -54,13 +54,13 @@ SDK = {  # file to write -> our file with its content
 class Interpreters:
     """Results of the checks whether interpreters can import ``nni``, one check per interpreter.
 
-    ``changed`` is called from another thread when a check has a result, or takes so long that users should
-    know.
+    ``changed``, which may be set later, is called from another thread when a check has a result, or takes so
+    long that users should know.
     """
 
-    def __init__(self, directory: str, changed: Callable[[], None]) -> None:
+    def __init__(self, directory: str, changed: Callable[[], None] = lambda: None) -> None:
         self._sdk = f"{directory}/sdk"
-        self._changed = changed
+        self.changed = changed
         self._troubles: dict[str | None, str] = {}
         # interpreter -> whether it can import nni; None: not known yet. The key None stands for a missing
         # interpreter, for which nothing is added to PYTHONPATH.
@@ -117,10 +117,10 @@ class Interpreters:
                 if self._troubles.get(interpreter) != sentence:
                     complain(f"{sentence}; it is tried again")
                     self._troubles[interpreter] = f"the start had to wait because {sentence}"
-                    self._changed()
+                    self.changed()
                 time.sleep(RETRY_S)
         self._answers[interpreter] = has
-        self._changed()
+        self.changed()
         if not has and os.environ.get("PYTHONDONTWRITEBYTECODE"):
             _run(interpreter, _COMPILE, *(f"{self._sdk}/nni/{name}" for name in SDK))
 
@@ -128,7 +128,7 @@ class Interpreters:
         self._troubles[interpreter] = (
             f"the start had to wait because {interpreter} did not report in time whether it can import nni"
         )
-        self._changed()
+        self.changed()
 
 
 def program() -> str:

@@ -8,10 +8,9 @@ its own pid would not work: the signal would end the server and not the experime
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
-from asyncio.subprocess import PIPE, Process
+import subprocess
 from collections.abc import Awaitable, Callable
 
 from nnimgr.home import HomeError
@@ -92,25 +91,31 @@ class StandIns:
 
         Return when the process has ended.
         """
-        process = await asyncio.create_subprocess_exec(
-            *("/bin/sh", "-c", _SCRIPT, f"nnimgr-experiment-{experiment_id}"),
-            stdin=PIPE,
-            stdout=PIPE,
-            env={},
-            cwd="/",
-            start_new_session=True,
-        )
-        try:
-            self._pids[experiment_id] = process.pid
-            await asyncio.to_thread(self._index.update, experiment_id, pid=process.pid)
-            assert process.stdout is not None
-            while await process.stdout.readline():
+        shell = _start(f"nnimgr-experiment-{experiment_id}")
+        loop, over = asyncio.get_running_loop(), asyncio.Event()
+        assert shell.stdout is not None
+        output = shell.stdout.fileno()
+
+        def read() -> None:
+            if os.read(output, 512):
                 logger.info("experiment %s is stopped: its process got SIGTERM", experiment_id)
-                self._let_end(asyncio.get_running_loop().create_task(self._stopped(experiment_id)))
+                self._let_end(loop.create_task(self._stopped(experiment_id)))
+            else:
+                loop.remove_reader(output)
+                over.set()
+
+        loop.add_reader(output, read)
+        try:
+            self._pids[experiment_id] = shell.pid
+            await asyncio.to_thread(self._index.update, experiment_id, pid=shell.pid)
+            await over.wait()
         finally:
-            if self._pids.get(experiment_id) == process.pid:
+            if self._pids.get(experiment_id) == shell.pid:
                 del self._pids[experiment_id]
-            await asyncio.shield(_end(process))
+            loop.remove_reader(output)
+            shell.kill()
+            with shell:  # waits for the process and closes the pipes
+                pass
 
     def _let_end(self, task: asyncio.Task[None]) -> None:
         self._ending.add(task)
@@ -123,8 +128,17 @@ class StandIns:
             logger.warning("experiment %s could not be stopped after the SIGTERM: %s", experiment_id, error)
 
 
-async def _end(process: Process) -> None:
-    """End a process, which may have ended already."""
-    with contextlib.suppress(ProcessLookupError):
-        process.kill()
-    await process.wait()
+def _start(name: str) -> subprocess.Popen[bytes]:
+    """Start a shell with ``_SCRIPT``, under ``name`` in the list of processes. Raises OSError.
+
+    With ``asyncio.create_subprocess_exec`` and uvloop, the server would stand still for 10 ms.
+    """
+    return subprocess.Popen(
+        ("/bin/sh", "-c", _SCRIPT, name),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+        env={},
+        cwd="/",
+        start_new_session=True,
+    )
