@@ -36,6 +36,7 @@ async def test_a_copy_of_a_running_experiment_is_stopped(tmp_path: Path) -> None
     state = reader.state()
     validate(state)
     assert state.status is f.ExperimentStatus.STOPPED and not state.trials and not state.jobs
+    assert state.reason == "its original was running when it was copied"
     assert state.config["trialCodeDirectory"] == str(tmp_path / "there")
     assert [row.status for row in reader.trials()[1]] == [S.SYS_CANCELED]
     assert [trial.sequence for trial in state.interrupted] == [0]

@@ -20,6 +20,7 @@ from training_services.machines.local import continue_keeper
 __all__ = ["settle_copy"]
 
 _COPIED = "the experiment was copied while the trial was running elsewhere"
+_RAN = "its original was running when it was copied"
 _STRANDED = (
     "the trial will start from the beginning: its checkpoints are on other machines, and were not copied "
     "with the experiment"
@@ -48,7 +49,8 @@ async def settle_copy(directory: Path, *, code: Path | None) -> int:
 
         if code is not None:
             fold(_moved_code(state, code))
-        if state.ended_at is None:
+        ran = state.ended_at is None
+        if ran:
             fold(f.ExperimentStopRequested(detach=False))
         for job in [job for job in state.jobs.values() if not job.closed]:
             fold(f.JobLost(job_id=job.id, reason=_COPIED))
@@ -65,6 +67,8 @@ async def settle_copy(directory: Path, *, code: Path | None) -> int:
         while facts := plan(state, now, ahead=0).facts:
             for fact in facts:
                 fold(fact)
+        if ran:
+            fold(f.ExperimentMoved(status=state.status, drain=state.drain, reason=_RAN))
         if turn:
             await writer.append(state, turn, state.take_touched())
         await writer.close(state)
