@@ -30,6 +30,7 @@ _COLUMNS = (
     Column("CLASS", gives_way=True, least=16),
     Column("MODULE", gives_way=True, least=8),
 )
+_NNI = "nni"  # source of all built-in algorithms, as NNI names it
 _REQUIRED = ("algoType", "builtinName", "className")
 _KNOWN = (*_REQUIRED, "classArgsValidator", "classArgs", "acceptClassArgs", "alias")
 
@@ -119,7 +120,8 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
         terminal.json({"algorithms": [dict(zip(keys, row, strict=True)) for row in rows]})
         return 0
     if terminal.for_people:
-        show_table(terminal, _COLUMNS, rows)
+        plain = {_NNI: "built in"}  # NNI's word would mislead about those that only nnimgr has
+        show_table(terminal, _COLUMNS, [(*row[:2], plain.get(row[2], row[2]), *row[3:]) for row in rows])
         return 0
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
     rule = "+".join(["", *("-" * (width + 2) for width in widths), ""])
@@ -158,7 +160,7 @@ def _type(entry: Registered) -> str:
 
 
 def _source(entry: Registered) -> str:
-    return entry.package or ("nni" if registry.is_builtin(entry.role, entry.name) else "user")
+    return entry.package or (_NNI if registry.is_builtin(entry.role, entry.name) else "user")
 
 
 def _descriptions(file: Path) -> list[Any]:

@@ -11,6 +11,7 @@ import yaml
 from nnimgr.cli.main import main
 from nnimgr.config import load_config
 from nnimgr.home import Home
+from tests.cli.terminals import in_a_terminal
 
 META = """\
 algoType: tuner
@@ -154,3 +155,6 @@ def test_show_and_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert ["Random", "tuner", "nni", "RandomTuner", "nnimgr.tuners.random"] in cells
     assert main(["algo", "list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["algorithms"][-1]["name"] == "mine"
+    shown = [line.split() for line in in_a_terminal("algo", "list").lines]
+    assert ["Random", "tuner", "built", "in", "RandomTuner", "nnimgr.tuners.random"] in shown
+    assert ["mine", "tuner", "user", "Mine", "a_tuner_of_mine"] in shown
