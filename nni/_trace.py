@@ -51,44 +51,41 @@ class PayloadTooLarge(Exception):
 # ---- trace ------------------------------------------------------------------------------------------------
 
 
+class _Noted:
+    """Attribute of a traced object that is stored in its ``__dict__`` as ``name``.
+
+    Subclasses of a traced class have the attribute, but their instances need not store it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, made: Any, owner: Any = None) -> Any:
+        if made is None:
+            return self
+        if self._name not in made.__dict__:
+            raise AttributeError(
+                f"{type(made).__name__} does not store how its objects were created: apply nni.trace to it"
+            )
+        return made.__dict__[self._name]
+
+    def __set__(self, made: Any, value: Any) -> None:
+        made.__dict__[self._name] = value
+
+
 class Traceable:
     """Description of how an object was created: its class or function, and the arguments.
 
-    A traced object has the properties of this class. An instance of this class itself is only the
+    A traced object has the attributes of this class. An instance of this class itself is only the
     description, without an object.
     """
 
+    trace_symbol = _Noted("_nni_symbol")  # class or function that created the object
+    trace_args = _Noted("_nni_args")  # list of the arguments that were passed by position
+    trace_kwargs = _Noted("_nni_kwargs")  # dictionary of those that were passed by name
+
     def __init__(self, symbol: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
         _remember(self, symbol, args, kwargs)
-
-    @property
-    def trace_symbol(self) -> Any:
-        """Class or function that created the object."""
-        return self.__dict__["_nni_symbol"]
-
-    @trace_symbol.setter
-    def trace_symbol(self, symbol: Any) -> None:
-        self.__dict__["_nni_symbol"] = symbol
-
-    @property
-    def trace_args(self) -> list[Any]:
-        """Arguments that were passed by position when the object was created."""
-        found: list[Any] = self.__dict__["_nni_args"]
-        return found
-
-    @trace_args.setter
-    def trace_args(self, args: list[Any]) -> None:
-        self.__dict__["_nni_args"] = args
-
-    @property
-    def trace_kwargs(self) -> dict[str, Any]:
-        """Arguments that were passed by name when the object was created."""
-        found: dict[str, Any] = self.__dict__["_nni_kwargs"]
-        return found
-
-    @trace_kwargs.setter
-    def trace_kwargs(self, kwargs: dict[str, Any]) -> None:
-        self.__dict__["_nni_kwargs"] = kwargs
 
     def trace_copy(self) -> Traceable:
         """Return a copy of the description that can be changed.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
-__all__ = ["ParameterRecord", "Parameters", "SearchSpace", "TrialMetric", "TrialRecord"]
+__all__ = ["Literal", "ParameterRecord", "Parameters", "SearchSpace", "TrialMetric", "TrialRecord"]
 
 Parameters = dict[str, Any]
 SearchSpace = dict[str, dict[str, Any]]

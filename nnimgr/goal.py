@@ -39,6 +39,9 @@ def is_stated(config: Mapping[str, Any]) -> bool:
 
 
 def stated_mode(config: Mapping[str, Any], role: str) -> str | None:
-    """Return the argument ``optimize_mode`` of an algorithm, or None if it is not given."""
+    """Return the argument ``optimize_mode`` of an algorithm: "minimize" or "maximize".
+
+    Return None if it is not given, or is something else: to a user's own algorithm it may mean anything.
+    """
     mode = ((config.get(role) or {}).get("classArgs") or {}).get("optimize_mode")
-    return None if mode is None else str(mode)
+    return str(mode) if mode in ("minimize", "maximize") else None

@@ -127,6 +127,14 @@ class Numeric:
         x = round(x / self.q) * self.q
         return float(x if self.type.gaussian else min(max(x, self.a), self.b))
 
+    def nearest(self, x: float) -> float:
+        """Return the value of this parameter that is nearest to ``x``."""
+        if not self.type.gaussian:
+            x = min(max(x, self.a), self.b)
+        elif self.type.logarithmic:
+            x = max(x, 0.0)
+        return self.quantise(x)
+
 
 Spec = Choice | Nested | Numeric
 
@@ -466,7 +474,7 @@ def _misfit_number(spec: Numeric, value: Any, name: str) -> list[str]:
             return [f"{name} must be an integer, not {value!r}"]
         inside = spec.a <= value < spec.b
     elif spec.type.gaussian:
-        inside = value > 0 or spec.q is not None or not spec.type.logarithmic
+        inside = not spec.type.logarithmic or value > 0 or (value == 0 and spec.q is not None)
     else:
         inside = spec.a <= value <= spec.b
     if not inside:

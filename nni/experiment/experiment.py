@@ -354,6 +354,8 @@ def _loaded(config: ExperimentConfig, *, debug: bool) -> Loaded:
     from nnimgr.config import ConfigError, load_text
 
     plain = config.json()
+    if "searchSpaceFile" in plain:
+        del plain["searchSpace"]  # it has been read from the file, which counts, as in NNI
     if debug:
         plain |= {"debug": True, "logLevel": "debug"}
     try:

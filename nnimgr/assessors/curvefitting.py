@@ -11,9 +11,12 @@ from nnimgr.libraries import need
 
 __all__ = ["CurvefittingAssessor"]
 
+_DEVIATIONS = 2.0  # standard deviations of noise by which an expected result must be worse than the limit
+
 
 class CurvefittingAssessor(JudgingAssessor):
-    """Assessor that stops a trial if its expected result at step ``epoch_num`` is worse than a limit.
+    """Assessor that stops a trial if its expected result at step ``epoch_num`` is worse than a limit, and the
+    noise of its curve does not explain that.
 
     The limit is the best among the last reports of the succeeded trials, made easier by the fraction
     1 - ``threshold`` of that number. Trials are judged after ``start_step`` reports, and then at
@@ -47,11 +50,11 @@ class CurvefittingAssessor(JudgingAssessor):
 
         expected = extrapolated(seen.losses, self.target_pos)
         limit = self._best + (1 - self._threshold) * abs(self._best)
-        if expected is None or expected <= limit:
+        if expected is None or expected.value - _DEVIATIONS * expected.spread <= limit:
             return None
         return Why(
-            f"after {step} reports {self.shown(expected)} is expected at step {self.target_pos}, which is "
-            f"{self.worse} {self.shown(limit)}; {self._best_id} has reached {self.shown(self._best)}",
+            f"after {step} reports {self.shown(expected.value)} is expected at step {self.target_pos}, which "
+            f"is {self.worse} {self.shown(limit)}; {self._best_id} has reached {self.shown(self._best)}",
             better=(self._best_id,),
         )
 

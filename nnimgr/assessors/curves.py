@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-__all__ = ["extrapolated"]
+__all__ = ["Forecast", "extrapolated"]
 
 Floats = NDArray[np.float64]
 
 _MOST_POINTS = 60  # most values of a curve that are used for the fit
 _MOST_TRIES = 25  # most iterations that fit the shape of each kind of curve
-_LEAST_POINTS = 4  # least number of values: a fitted curve has three parameters
+_PARAMETERS = 3  # of a fitted curve
+_LEAST_POINTS = _PARAMETERS + 1  # least number of values
 
 # Kinds of curves c + a g(x, shape): the function g, and the bounds of its shape. x is 1 at the last step.
 _KINDS: tuple[tuple[Callable[[Floats, float], Floats], float, float], ...] = (
@@ -26,7 +28,14 @@ _KINDS: tuple[tuple[Callable[[Floats, float], Floats], float, float], ...] = (
 )
 
 
-def extrapolated(curve: Sequence[float | None], step: int) -> float | None:
+class Forecast(NamedTuple):
+    """Value that is expected of a curve, and the standard deviation of its values so far from their fit."""
+
+    value: float
+    spread: float
+
+
+def extrapolated(curve: Sequence[float | None], step: int) -> Forecast | None:
     """Return the value that is expected at a later step of a learning curve, or None if the curve has too few
     values.
 
@@ -41,7 +50,7 @@ def extrapolated(curve: Sequence[float | None], step: int) -> float | None:
     y = np.array([curve[at] for at in known], np.float64)
     scale = float(np.ptp(y))
     if scale == 0:
-        return float(y[0])
+        return Forecast(float(y[0]), 0.0)
     x = (np.array(known) + 1.0) / len(curve)
     target = np.array([step / len(curve)])
     errors, expected = [], []
@@ -57,7 +66,8 @@ def extrapolated(curve: Sequence[float | None], step: int) -> float | None:
         errors.append(max(error, 1e-12 * scale * scale))
         expected.append(c + a * float(shaped(target, shape)[0]))
     weights = (np.array(errors) / min(errors)) ** (-len(y) / 2)
-    return float(np.average(expected, weights=weights))
+    spread = math.sqrt(min(errors) / (len(y) - _PARAMETERS))
+    return Forecast(float(np.average(expected, weights=weights)), spread)
 
 
 def _fitted(g: Floats, y: Floats) -> tuple[float, float, float]:

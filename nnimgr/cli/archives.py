@@ -48,7 +48,7 @@ def save(args: argparse.Namespace, terminal: Terminal) -> int:
     home = Home.find()
     entry = converted(home, select(home, args.id))
     target = Path(args.path or ".").expanduser().absolute()
-    if target.is_dir():
+    if target.is_dir() or (target.suffix != ".zip" and not target.exists()):  # a folder, as in NNI
         target /= f"nni_experiment_{entry.id}.zip"
     if target.exists():
         raise ClientError(f"{target} exists already.", mend="Choose another file: {command} --path FILE")
@@ -179,6 +179,7 @@ def _written(target: Path) -> Iterator[zipfile.ZipFile]:
     """
     fresh = target.with_name(f".{target.name}.{os.getpid()}")
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(fresh, "x", zipfile.ZIP_DEFLATED) as archive:
             yield archive
         fresh.replace(target)

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from nnimgr import search_space as spaces
-from nnimgr.search_space import Choice, Nested, Numeric, ParameterType, Space, Spec
+from nnimgr.search_space import Choice, Nested, ParameterType, Space, Spec
 
 __all__ = ["Explorer", "parse_mutations"]
 
@@ -64,7 +64,7 @@ class Explorer:
         number = float(value * factor)
         if spec.q is not None:
             number = _stepped(value, spec.quantise(number), spec.q, up=(factor > 1) == (value >= 0))
-        return _within(spec, number)
+        return spec.nearest(number)
 
 
 def _fits(spec: Spec, value: Any) -> bool:
@@ -74,9 +74,3 @@ def _fits(spec: Spec, value: Any) -> bool:
 def _stepped(before: float, after: float, step: float, *, up: bool) -> float:
     """Return ``after``, or the next step above or below ``before`` if nothing has changed."""
     return after if after != before else before + (step if up else -step)
-
-
-def _within(spec: Numeric, number: float) -> float:
-    if not spec.type.gaussian:
-        number = min(max(number, spec.a), spec.b)
-    return spec.quantise(number)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from nnimgr import search_space as spaces
 from nnimgr.algorithm import NoMoreTrialError, Past
-from nnimgr.search_space import Choice, Nested, Numeric, ParameterType, Space, Spec
+from nnimgr.search_space import Choice, Nested, ParameterType, Space, Spec
 from nnimgr.tuners.learning import LearningTuner
 
 __all__ = ["DIRECTORIES", "PBTTuner"]
@@ -267,19 +267,13 @@ class PBTTuner(LearningTuner):
             return int(min(max(value + side, spec.a), spec.b - 1))
         if not spec.type.logarithmic:
             extent = spec.b if spec.type.gaussian else spec.b - spec.a
-            return self._kept(spec, value + side * max(self._factor * extent, spec.q or 0.0))
+            return spec.nearest(value + side * max(self._factor * extent, spec.q or 0.0))
         extent = spec.b if spec.type.gaussian else math.log(spec.b / spec.a)
         # A value of 0 results from rounding a value below q / 2, so take q / 4 for it.
         moved = max(value, (spec.q or 0.0) / 4) * math.exp(side * self._factor * extent)
         if spec.q is not None and spec.quantise(moved) == value:
             moved = value + side * spec.q
-        return self._kept(spec, moved)
-
-    @staticmethod
-    def _kept(spec: Numeric, number: float) -> float:
-        if not spec.type.gaussian:
-            number = min(max(number, spec.a), spec.b)
-        return spec.quantise(number)
+        return spec.nearest(moved)
 
 
 def _without_directories(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -165,12 +165,12 @@ def test_without_scipy_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
 def test_curves_are_extrapolated(curve: Any) -> None:
     seen = [curve(step) for step in range(1, 16)]
     found = extrapolated(seen, 50)
-    assert found is not None and found == pytest.approx(
+    assert found is not None and found.value == pytest.approx(
         curve(50), abs=0.05 * abs(curve(50) - curve(1)) + 1e-9
     )
     gaps = [None if step % 4 == 2 else value for step, value in enumerate(seen)]
     again = extrapolated(gaps, 50)
-    assert again is not None and again == pytest.approx(
+    assert again is not None and again.value == pytest.approx(
         curve(50), abs=0.06 * abs(curve(50) - curve(1)) + 1e-9
     )
 
@@ -179,7 +179,7 @@ def test_curves_that_are_short_or_long() -> None:
     assert extrapolated([1.0, None, None, 0.5, 0.4], 9) is None
     long = [1 / step for step in range(1, 5001)]
     found = extrapolated(long, 10_000)
-    assert found is not None and abs(found) < 0.01
+    assert found is not None and abs(found.value) < 0.01
 
 
 @pytest.mark.parametrize("mode", ["maximize", "minimize"])
@@ -201,6 +201,13 @@ def test_who_will_not_come_near_the_best_is_stopped(mode: str) -> None:
     assert told["reason"].startswith(f"after 6 reports {sign * 0.7:.4g} is expected at step 20, which is ")
     late = [0.9 * sign] * 6 + [0.0] * 9
     assert stopped_at(assessor, "late", late) in (9, 12)
+
+
+def test_a_curve_is_waited_for_while_it_is_mere_noise() -> None:
+    assessor = CurvefittingAssessor(epoch_num=20)
+    run(assessor, "best", [209.0] * 7)
+    assert stopped_at(assessor, "noise", [1.0, 199.0, 0.0, 199.0, 1.0, 209.0, 2.0]) is None
+    assert stopped_at(assessor, "bad", [100.0, 101.0, 100.5, 99.5, 100.0, 100.5, 99.0]) == 6
 
 
 def test_libraries_are_loaded_when_they_are_needed() -> None:

@@ -98,6 +98,15 @@ def test_files_that_are_no_saved_experiment(
     assert not list(tmp_path.rglob("outside")) and not (server.home.path / "evil").exists()
 
 
+def test_a_folder_is_created_as_in_nni(
+    entry: IndexEntry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "new" / "backups"
+    assert main(["experiment", "save", "abc", "--path", str(folder)]) == 0
+    assert [file.name for file in folder.iterdir()] == ["nni_experiment_abc.zip"]
+    assert str(folder / "nni_experiment_abc.zip") in capsys.readouterr().out
+
+
 def test_nothing_is_overwritten(
     entry: IndexEntry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,5 +116,5 @@ def test_nothing_is_overwritten(
     told = capsys.readouterr().err
     assert told.endswith("Choose another file: nnictl experiment save abc --path FILE\n")
     assert file.read_text() == "mine"
-    assert main(["experiment", "save", "abc", "--path", str(tmp_path / "none" / "there.zip")]) == 1
+    assert main(["experiment", "save", "abc", "--path", str(file / "there.zip")]) == 1
     assert "cannot be written" in capsys.readouterr().err

@@ -94,3 +94,12 @@ def test_an_assessor_that_wants_the_opposite_of_the_tuner_is_a_warning(load: Loa
     assert str(warning).endswith(
         'write a goal, which the tuner and the assessor both follow: "goal: minimize" or "goal: maximize"'
     )
+
+
+@pytest.mark.parametrize("mode", ["max", 3, "[a]", "null", "{b: 1}"])
+def test_the_arguments_of_a_users_own_tuner_mean_what_it_wants(load: Load, mode: object) -> None:
+    own = f"className: mine.Mine\n  classArgs: {{optimize_mode: {mode}}}"
+    loaded = load(MINIMAL.replace("name: Random", own) + "assessor: {name: Medianstop}\n")
+    assert (loaded.config.optimize_mode, loaded.config.goal_is_stated) == ("maximize", False)
+    (warning,) = loaded.warnings
+    assert warning.message.startswith("no goal is given, so results are ")

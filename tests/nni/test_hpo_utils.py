@@ -33,6 +33,13 @@ SPACE = {
 }
 
 
+def test_types_that_only_the_tuner_knows_are_left_to_it() -> None:
+    own = ["choice", "uniform", "my_range"]
+    assert validate_search_space({"x": {"_type": "uniform", "_value": [0, 1]}}, own)
+    assert not validate_search_space({"x": {"_type": "randint", "_value": [0, 1]}}, own)
+    assert not validate_search_space({"x": {"_type": "uniform", "_value": [0, 1]}}, [])
+
+
 def test_the_table_of_a_search_space() -> None:
     table = format_search_space(SPACE)
     assert list(table) == [

@@ -155,7 +155,11 @@ def test_a_subclass_is_not_traced_unless_it_is_wanted() -> None:
     class Sub(Net):
         pass
 
-    assert "_nni_symbol" not in Sub([1]).__dict__
+    made: Any = Sub([1])
+    assert "_nni_symbol" not in made.__dict__ and not is_traceable(made)
+    with pytest.raises(AttributeError, match="Sub does not store how its objects were created"):
+        assert made.get().trace_symbol
+    assert json.loads(nni.dump(made)).keys() == {"__nni_obj__"}
 
 
 def test_tracing_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,11 +17,13 @@ def validate_search_space(
     search_space: Any, support_types: Iterable[str] | None = None, raise_exception: bool = False
 ) -> bool:
     """Return whether a search space is valid and uses only the parameter types ``support_types`` (default:
-    all types).
+    all of NNI's types; other names are ignored).
 
     Log the first error, or raise ValueError for it if ``raise_exception`` is set.
     """
-    types = frozenset(ParameterType if support_types is None else map(ParameterType, support_types))
+    known = common_search_space_types
+    wanted = known if support_types is None else support_types
+    types = frozenset(ParameterType(kind) for kind in wanted if kind in known)
     try:
         validate(search_space, types=types)
     except SearchSpaceError as error:

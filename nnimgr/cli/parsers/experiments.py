@@ -214,7 +214,9 @@ def _archives(group: Verbs[Parser]) -> None:
     )
     saved.add_argument("id", nargs="?", metavar="ID", help=f"{_NAMED} ({DEFAULT_EXPERIMENT})")
     saved.add_argument(
-        "-p", "--path", metavar="FILE", help="the file, or its folder (default: this directory)"
+        *("-p", "--path"),
+        metavar="FILE",
+        help="a file that ends in .zip, or a folder, which is created if missing (default: this directory)",
     )
     saved.add_argument("-s", "--saveCodeDir", action="store_true", help="also save the trial code")
     saved.option_of_words = "--path"

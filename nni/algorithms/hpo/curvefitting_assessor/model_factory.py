@@ -23,4 +23,5 @@ class CurveModel:
         """
         from nnimgr.assessors.curves import extrapolated  # loads scipy
 
-        return extrapolated(trial_history, self.target_pos)
+        expected = extrapolated(trial_history, self.target_pos)
+        return None if expected is None else expected.value
