@@ -150,7 +150,7 @@ def _decided(state: ExperimentState, fact: f.Decided, r: f.Recorded) -> None:
             known = trial.resources if coming is None else coming.resources
             _resize(trial, fact.cause, {**known, **(fact.resources or {})}, fact.reason)
     if trial.job_id is not None and state.jobs[trial.job_id].stop is not None:
-        trial.reason = stopping_reason(trial)
+        trial.reason = stopping_reason(state, trial)
     reindex(state, trial)
 
 

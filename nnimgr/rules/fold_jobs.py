@@ -143,7 +143,7 @@ def _stop_ordered(state: ExperimentState, fact: f.StopOrdered, r: f.Recorded) ->
     job = job_touched(state, fact.job_id)
     job.stop, job.stop_at = fact, r.at
     trial = trial_touched(state, job.trial_id, fact)
-    trial.reason = stopping_reason(trial)
+    trial.reason = stopping_reason(state, trial)
     if trial.unknown_since is not None:
         trial.reason += f"; the stop cannot reach its host: {silence(state, trial)}"
     if fact.cmd_seq is None:  # the job had no place, so none of its processes runs
@@ -351,7 +351,7 @@ def _end_silence(state: ExperimentState, job: JobState, trial: TrialState) -> No
         return
     started = job.started_at is not None
     if job.stop is not None:
-        trial.reason = stopping_reason(trial)
+        trial.reason = stopping_reason(state, trial)
     elif job.leader_done_at is not None:
         trial.reason = barrier_reason(state, job)
     elif started:

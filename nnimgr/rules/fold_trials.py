@@ -195,7 +195,7 @@ def _aim(
         trial.target, trial.target_reason = kind, reason
         trial.paused_by = f.PausedBy.USER
         if trial.job_id is not None and state.jobs[trial.job_id].stop is not None:
-            trial.reason = stopping_reason(trial)  # it was being paused
+            trial.reason = stopping_reason(state, trial)  # it was being paused
         reindex(state, trial)
 
 

@@ -39,7 +39,8 @@ from nnimgr.rules.state import (
     job_id_of,
 )
 from nnimgr.rules.stop_rules import end_trials, has_started, rule_due_at
-from nnimgr.rules.trial_ends import REMOVED, end_unplaced, settle, take_results
+from nnimgr.rules.transitions import REMOVED
+from nnimgr.rules.trial_ends import end_unplaced, settle, take_results
 from training_services.base import TRIAL_GRACE
 
 

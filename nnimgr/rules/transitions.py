@@ -76,8 +76,18 @@ def meter_trial_time(state: ExperimentState, at: datetime) -> None:
 TAKEN_BACK = "is being stopped for a pause that was taken back, may save its state first, and continues"
 
 
-def stopping_reason(trial: TrialState) -> str:
+REMOVED = "its machine was removed by force"
+
+
+def stopping_reason(state: ExperimentState, trial: TrialState) -> str:
     """Return the reason to show for a trial whose running attempt is ordered to stop."""
+    if trial.target is None:
+        job = state.jobs[trial.job_id or ""]
+        if any(seat.place.keeper_id in state.forsaken for seat in job.seats()):
+            return f"is being stopped, and runs again elsewhere: {REMOVED}"
+        if trial.stranded:
+            return "is being stopped, and starts again: the checkpoint from which it would continue is lost"
+        return TAKEN_BACK
     if trial.target is f.StopKind.PAUSE:
         return f"is being paused, and may save its state first: {trial.target_reason}"
     if trial.target is f.StopKind.LEG:

@@ -27,10 +27,9 @@ from nnimgr.rules.state import (
     next_attempt,
 )
 from nnimgr.rules.terms import ENDED_FIRST
-from nnimgr.rules.transitions import preemption_reason
+from nnimgr.rules.transitions import REMOVED, preemption_reason
 from training_services.base import memory_text
 
-REMOVED = "its machine was removed by force"
 RETRY_DELAY = timedelta(seconds=1)  # delay of the second new attempt, doubled for each further attempt
 LONGEST_RETRY_DELAY = timedelta(minutes=5)
 _LAST_STATUS = {

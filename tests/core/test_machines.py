@@ -44,6 +44,8 @@ def test_what_is_removed_by_force_goes_on_elsewhere() -> None:
     life = running()
     ordered = life.take(f.MachineRemoved(keeper_id="local", force=True))
     assert [type(fact) for fact in ordered] == [f.MachineRemoved, f.StopOrdered]
+    why = "is being stopped, and runs again elsewhere: its machine was removed by force"
+    assert life.state.trials[life.trial(0)].reason == why
     due = next(fact for fact in stopped(life, 0) if isinstance(fact, f.AttemptDue))
     assert (due.attempt, due.lost, due.reason) == (2, False, "its machine was removed by force")
     trial = life.state.trials[life.trial(0)]
