@@ -149,7 +149,7 @@ class RemoteKeeper(KeeperHost):
     def obstacle(self) -> str | None:
         if self._context.nni_manager_ip is not None:
             return None  # the keeper needs no connection: it calls by itself, or has not called yet
-        return f"waits for {self.host.name}" if self._share is None else self._share.obstacle
+        return f"waits for a connection to {self.host.name}" if self._share is None else self._share.obstacle
 
     def files(self) -> KeeperFiles:
         return MachineFiles(self._ask_at_rest, self._directory, machine=self.host.name)

@@ -171,7 +171,8 @@ class SshConnection:
     def obstacle(self) -> str | None:
         if self._link is not None:
             return None
-        return f"waits for {self._title} ({self._trouble})" if self._trouble else f"waits for {self._title}"
+        waits = f"waits for a connection to {self._title}"
+        return f"{waits} ({self._trouble})" if self._trouble else waits
 
     def hurry(self) -> None:
         self._hurry.set()

@@ -212,7 +212,10 @@ async def test_results_come_when_the_machine_is_back(platform: RemotePlatform) -
     platform.release("aaaa1")
     waiting = core.submit("bbbb2")
     platform.behave("bbbb2", Behaviour.REPORTS)
-    assert f"waits for {platform.title(machine)} (" in (await core.seen(JobWaiting, waiting)).reason
+    assert (
+        f"waits for a connection to {platform.title(machine)} ("
+        in (await core.seen(JobWaiting, waiting)).reason
+    )
     machine.start()
     end = await core.seen(JobEnded, job_id)
     assert (end.exit_code, end.metrics) == (0, 3)
