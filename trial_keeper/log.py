@@ -14,6 +14,7 @@ _CHUNK = 1 << 20
 _RULES = b"=-_*#~+. \t"  # a line of these alone says nothing
 _TRACEBACK = b"Traceback (most recent call last):"
 _PREFIXES = (b" ", b"[", b"(")  # of lines whose indentation is unknown: groups of exceptions, torchrun, Ray
+_PARAMETERS = bytes(range(0x20, 0x40))  # between ESC [ and the letter that ends the sequence
 _TORCHRUN = (  # in the first line of what torchrun writes when a worker has failed; the second: before 2.3
     b" torch/distributed/elastic/multiprocessing/api.py:",
     b":torch.distributed.elastic.multiprocessing.api:",
@@ -86,7 +87,7 @@ class CappedLog:
             text = os.pread(self._fd, limit, max(0, self._size - limit))
         except OSError:
             return b""
-        lines = [line.rstrip() for line in text.split(b"\n")]
+        lines = [line.rstrip() for line in _uncoloured(text).split(b"\n")]
         report = next((at for at, line in enumerate(lines) if any(mark in line for mark in _TORCHRUN)), None)
         raised, last = _raised(lines[:report]), _last(lines[:report]) or _last(lines)
         if not raised or raised in last:
@@ -124,6 +125,12 @@ class CappedLog:
             self._skipped,
             self._cap,
         )
+
+
+def _uncoloured(text: bytes) -> bytes:
+    """Return the text without the sequences that a terminal takes for colours, such as ESC [ 31 m."""
+    first, *rest = text.split(b"\x1b[")
+    return first + b"".join(part.lstrip(_PARAMETERS)[1:] for part in rest)
 
 
 def _last(lines: list[bytes]) -> bytes:

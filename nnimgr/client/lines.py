@@ -36,7 +36,13 @@ def terminal_width() -> int:
 
 
 def fitted(stream: TextIO, text: str, *, indent: str = "  ") -> str:
-    """Break long lines between words if the stream is a terminal. Commands are not broken."""
+    """Break long lines between words if the stream is a terminal. Commands are not broken.
+
+    Unprintable characters other than line ends and tabs become "?": what a trial prints must not control the
+    terminal.
+    """
+    if not text.replace("\n", "").replace("\t", "").isprintable():
+        text = "".join(each if each.isprintable() or each in "\n\t" else "?" for each in text)
     return wrapped(text, terminal_width(), indent=indent) if stream.isatty() else text
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
-from nnimgr.client.lines import wrapped
+from nnimgr.client.lines import fitted, wrapped
 
 STOP = "nnictl stop an-experiment-with-a-long-name-1"
 
@@ -26,3 +28,9 @@ def test_a_command_is_not_broken_and_ends_with_its_sentence(text: str) -> None:
 def test_a_command_that_is_too_long_stays_whole() -> None:
     command = f"{STOP} --save --port 8081"
     assert wrapped(command, 60) == command
+
+
+def test_what_a_trial_prints_does_not_control_the_terminal() -> None:
+    stream = io.StringIO()
+    assert fitted(stream, "a\x1b[31m\u202eb\x00\r\n\tü") == "a?[31m?b??\n\tü"
+    assert fitted(stream, "plain\n\tü") == "plain\n\tü"

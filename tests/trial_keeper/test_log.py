@@ -99,6 +99,8 @@ Traceback (most recent call last):
         (b"[rank1]: " + TRACEBACK.replace(b"\n", b"\n[rank1]: ") + b"OSError: no\n", b"[rank1]: OSError: no"),
         (TRACEBACK, b"raise ValueError(text)"),
         (b"one\ntwo\n\n", b"two"),
+        (b"\x1b[1;31mERROR\x1b[0m no \x1b[Kdata\x1b[\n", b"ERROR no data"),
+        (b"\x1b[31mit failed\x1b[0m\n\x1b[2m-----\x1b[0m\n", b"it failed"),
         (b"it failed\n==========\n--- ---\n", b"it failed"),
         (b"=====\n", b""),
         (b"ValueError: no\n" + REPORT, b"ValueError: no"),
