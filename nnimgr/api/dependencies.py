@@ -113,6 +113,9 @@ class ApiParts:
         runner = self.manager.find(experiment_id)
         if runner is None or why_no_files(job.keeper_id) is not None:
             return None
+        machine = runner.state.machines.get(job.keeper_id or "")
+        if machine is not None and machine.gone:
+            return None  # a user has removed the machine from the experiment, whose files stay there
         closing = runner.session.closing
         return closing if closing is not None and closing.capabilities.keeps_files else runner.session.service
 

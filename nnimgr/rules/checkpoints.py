@@ -35,6 +35,7 @@ __all__ = [
     "continues_from",
     "drop_origin",
     "give_up_host",
+    "has_files",
     "is_usable",
     "known_copies",
     "recovery_point",
@@ -224,15 +225,22 @@ def is_usable(state: ExperimentState, checkpoint: CheckpointState) -> bool:
 
 
 def _is_on_host(state: ExperimentState, checkpoint: CheckpointState) -> bool:
-    """Return whether the host has the files, and can be waited for.
+    """Return whether the host has the files, and can be waited for."""
+    keeper_id = checkpoint.origin.keeper_id
+    known = has_files(state, keeper_id)
+    return known and state.keepers[keeper_id].instance == checkpoint.instance
 
-    On a machine that is drained or removed they are copied before the machine leaves (see
+
+def has_files(state: ExperimentState, keeper_id: str) -> bool:
+    """Return whether the host of the keeper is known, and can be waited for.
+
+    On a machine that is drained or removed, checkpoints are copied before the machine leaves (see
     ``TrainingService.keep_checkpoint``), except on a silent one that is removed by force.
     """
-    keeper = state.keepers.get(checkpoint.origin.keeper_id)
-    if keeper is None or keeper.vanished or keeper.instance != checkpoint.instance:
+    keeper = state.keepers.get(keeper_id)
+    if keeper is None or keeper.vanished:
         return False
-    machine = state.machines.get(checkpoint.origin.keeper_id)
+    machine = state.machines.get(keeper_id)
     return machine is None or not (machine.gone or (machine.forced and keeper.silent is not None))
 
 

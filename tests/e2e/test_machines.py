@@ -53,6 +53,7 @@ def test_machines_come_and_go_while_trials_run(field: Field) -> None:
     eventually(lambda: not field.site.machines[0].keepers(), "the end of its keeper")
     field.running(experiment, 4)
     assert len(machines(field, experiment)["1"]["trialIds"]) == 4
+    assert "parameter.cfg" in nnictl("trial", "files", experiment, "-T", "0", "--attempt", "1")
     field.gate.touch()
     assert field.product.wait(experiment, limit_s=60)["counts"] == {"SUCCEEDED": 4}
     assert {trial["attempt"] for trial in field.trials(experiment)} == {2}

@@ -95,6 +95,24 @@ def test_a_deleted_checkpoint_can_neither_be_forked_nor_pinned() -> None:
         requests.pin_checkpoint(trial_id, 1, 1, pinned=True, saved=origin)(state)
 
 
+def test_what_is_only_on_a_machine_that_leaves_is_not_forked() -> None:
+    first, second = trials(2)
+    origin = replace(first.trial.checkpoints[0].origin, trial_id=first.id, position=0)
+    first.end(0)
+    life = second.life
+    fork = new_trials.TrialAddition({"x": 1}, outstanding=0, origin=origin)
+    assert fork(life.state)
+    life.take(f.MachineDrained(keeper_id="local"))
+    with pytest.raises(
+        RequestRefused, match="is only on local, which takes no more trials; to let it take tr"
+    ):
+        fork(life.state)
+    life.take(f.MachineRemoved(keeper_id="local", force=True))
+    life.take(f.MachineGone(keeper_id="local", returns=False))
+    with pytest.raises(RequestRefused, match="cannot be used any more"):
+        fork(life.state)
+
+
 def test_files_that_a_host_has_lost_do_not_count() -> None:
     first, second = trials(2, checkpoints_limit=40)
     first.end(0)

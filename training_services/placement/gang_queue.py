@@ -33,7 +33,7 @@ from training_services.placement.gang_rooms import GangRooms
 from training_services.placement.ledger import HostLedger
 from training_services.placement.needs import Capacity, GpuReading, Host, Waits, all_of
 from training_services.placement.obstacles import Obstacles
-from training_services.placement.queue import COPIED_FIRST
+from training_services.placement.queue import not_here
 
 __all__ = ["GangQueue"]
 
@@ -228,7 +228,7 @@ class GangQueue(Generic[S]):
         bound = origin is not None and job.kept is None  # only the leader's host has the checkpoint
         seats = self._in_order(job, origin)
         if bound and (not seats or seats[0].id != origin):
-            return Waits(COPIED_FIRST)
+            return Waits(not_here(job))
         asked: list[Asked[S]] = []
         hindered: list[Waits] = []
         for seat in seats:

@@ -32,12 +32,25 @@ from training_services.placement.needs import Capacity, GpuReading, Waits
 from training_services.placement.obstacles import Obstacles
 from training_services.placement.shares import Shares
 
-__all__ = ["JobQueue"]
+__all__ = ["JobQueue", "not_here"]
 
 COPIED_FIRST = (
     "waits until the trial's checkpoint has been copied from its machine, which takes no more trials"
 )
+LENT = (
+    "waits for the machine that has its checkpoint, which takes no more trials; to let it take trials again, "
+    'see "nnictl machine drain --help"'
+)
 LATER = "waits behind trials of its experiment that need something else"
+
+
+def not_here(job: TrialJobSpec) -> str:
+    """Return why a job waits whose checkpoint is only on a machine that takes no more trials.
+
+    The checkpoint is copied from there, unless another trial has saved it.
+    """
+    assert job.origin is not None
+    return COPIED_FIRST if job.origin.trial_id is None else LENT
 
 
 class JobQueue(Generic[S]):
@@ -293,7 +306,7 @@ class JobQueue(Generic[S]):
         """Place a job that continues from a checkpoint, or return why it waits. Raises JobRejected."""
         seat = _seat_of(keeper_id, self._seats)
         if seat is None:
-            return Waits(COPIED_FIRST)
+            return Waits(not_here(job))
         if (obstacle := self._obstacles.find(seat)) is not None:
             return Waits(f"{obstacle}; {seat.host.name} has the trial's checkpoint")
         wants = seat.wants.of_job(job)

@@ -19,11 +19,12 @@ from nnimgr.core.running.requests import RequestRefused, check_open, see_checkpo
 from nnimgr.dispatcher.history import constraints_of
 from nnimgr.rules import facts as f
 from nnimgr.rules.checkpoint_limit import is_deleted
-from nnimgr.rules.checkpoints import checkpoint_of, recovery_point
+from nnimgr.rules.checkpoints import checkpoint_of, has_files, is_usable, recovery_point
 from nnimgr.rules.experiment_status import time_is_up
 from nnimgr.rules.phrases import in_seconds
 from nnimgr.rules.state import AddedTrial, ExperimentState, TrialState, job_id_of, trial_id_of
 from nnimgr.rules.stop_rules import rule_that_holds
+from training_services.keepers.names import host_of
 
 
 class BudgetSpent(RequestRefused):
@@ -76,7 +77,9 @@ class TrialAddition:
         if self._origin is not None:
             if state.limits.multi_phase:
                 raise RequestRefused(_NO_MULTI_PHASE)
-            if (fault := _fault_of_origin(state, self._origin)) is not None:
+            if (
+                fault := _fault_of_origin(state, self._origin) or _out_of_reach(state, self._origin)
+            ) is not None:
                 raise RequestRefused(fault)
         raised: Sequence[f.Fact] = ()
         if state.budget is not None and state.budget <= self._outstanding:
@@ -143,17 +146,33 @@ def _no_checkpoint(state: ExperimentState, trial: TrialState) -> str:
 
 def _fault_of_origin(state: ExperimentState, origin: f.Origin) -> str | None:
     """Return why no trial can begin with this checkpoint; None: it can. It may be deleted, or on a host that
-    is not known.
+    is not known or has left.
     """
     assert origin.trial_id is not None
     job_id = job_id_of(state.id, origin.trial_id, origin.attempt)
-    if origin.trial_id in state.trials:
-        gone = checkpoint_of(state, job_id, origin.number) is None
-    else:
-        gone = is_deleted(state, job_id, origin.number)
-    if gone or origin.keeper_id not in state.keepers:
+    found = checkpoint_of(state, job_id, origin.number)
+    gone = found is None if origin.trial_id in state.trials else is_deleted(state, job_id, origin.number)
+    usable = has_files(state, origin.keeper_id) if found is None else is_usable(state, found)
+    if gone or not usable:
         return f"checkpoint {origin.number} of trial {origin.trial_id} cannot be used any more"
     return None
+
+
+def _out_of_reach(state: ExperimentState, origin: f.Origin) -> str | None:
+    """Return why a fork would wait for the checkpoint: only a machine has it that takes no more trials.
+
+    Only the newest checkpoint of a trial that goes on is copied from there.
+    """
+    assert origin.trial_id is not None
+    found = checkpoint_of(state, job_id_of(state.id, origin.trial_id, origin.attempt), origin.number)
+    machine = state.machines.get(origin.keeper_id)
+    if machine is None or not machine.draining or (found is not None and found.kept is not None):
+        return None
+    return (
+        f"checkpoint {origin.number} of trial {origin.trial_id} is only on "
+        f"{host_of(origin.keeper_id) or origin.keeper_id}, which takes no more trials; to let it take trials "
+        'again, see "nnictl machine drain --help"'
+    )
 
 
 def check_changes(
