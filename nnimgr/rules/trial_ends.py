@@ -48,7 +48,8 @@ _STAYS = (
     f.StopKind.PREEMPT,
 )  # targets of trials that get another attempt at once
 _SHELL_SAYS = {126: "command cannot be executed", 127: "command not found"}
-_NAMED_BY_THE_SHELL = re.compile(r"(?:^|: )([^:]+): [^:]+$")  # sh: 1: NAME: not found
+# sh: 1: NAME: not found, bash: line 1: NAME: cannot execute: required file not found
+_NAMED_BY_THE_SHELL = re.compile(r"(?:^|: )([^:]+): (?:cannot execute: )?[^:]+$")
 _FUNCTION = "-m nni.run "  # in the command of trials that run a Python function or class
 _SAID_BY_OLDER_KEEPERS = "the last line of its stderr: "
 

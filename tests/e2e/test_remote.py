@@ -296,8 +296,9 @@ def test_delete_removes_it_from_its_machines_too(field: Field) -> None:
     (left,) = stopped["left"]
     assert f"{idle.address}" in left and f"~/nni-experiments/{experiment}/environments/" in left
     delete = ("experiment", "delete", experiment, "--yes")
-    with pytest.raises(RuntimeError, match=f"is not deleted: ~/nni-experiments/{experiment}/"):
+    with pytest.raises(RuntimeError, match=f"is not deleted: ~/nni-experiments/{experiment}/") as refused:
         field.product.nnictl(*delete)
+    assert f"nnictl experiment delete {experiment} --leave-unreachable" in str(refused.value)
     assert [folder.exists() for folder in folders] == [True, True]
     assert (field.product.home / experiment).exists()
     kill(*idle.keepers())

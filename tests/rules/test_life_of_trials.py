@@ -42,6 +42,28 @@ def test_an_exit_decides_the_status(code: int | None, signal: int | None, status
 
 
 @pytest.mark.parametrize(
+    ("code", "said", "reason"),
+    [
+        (
+            127,
+            "/bin/bash: line 1: ./nox: No such file or directory",
+            "command not found: ./nox (exit code 127)",
+        ),
+        (126, "sh: 1: ./nox: Permission denied", "command cannot be executed: ./nox (exit code 126)"),
+        (
+            *(126, "/bin/bash: line 1: ./nox: cannot execute: required file not found"),
+            "command cannot be executed: ./nox (exit code 126)",
+        ),
+    ],
+)
+def test_what_the_shell_could_not_run_is_named(code: int, said: str, reason: str) -> None:
+    life = Life()
+    life.start(0)
+    life.end(0, code, message=said)
+    assert life.ended()[life.trial(0)] == (S.FAILED, reason)
+
+
+@pytest.mark.parametrize(
     ("command", "text", "reason"),
     [
         (

@@ -80,7 +80,7 @@ class HybridQueue:
             placed = self._submit(job, self._platform_of(job.spec.origin.keeper_id))
             if placed is not None:
                 return placed
-        while (at := self._route.next_at(job)) is not None:
+        while (at := self._next_at(job)) is not None:
             if job.waits and (at > datetime.now(UTC) or self._is_held(job)):
                 break
             number, job.asked = job.asked, job.asked + 1
@@ -96,6 +96,11 @@ class HybridQueue:
             delay = (at - datetime.now(UTC)).total_seconds()
             self._timers[job_id] = asyncio.get_running_loop().call_later(max(0.0, delay), self._go_on, job_id)
         return self._waits(job)
+
+    def _next_at(self, job: WaitingJob) -> datetime | None:
+        """Return when the job asks the next platform; None: there is none that it may ask."""
+        job.deserted = frozenset(number for number in job.waits if self._services[number].is_deserted)
+        return self._route.next_at(job)
 
     def _waits(self, job: WaitingJob) -> JobWaiting:
         job.told = self._route.sentence(job)
@@ -119,6 +124,10 @@ class HybridQueue:
         and are likely to have a free place for it.
         """
         return self._route.after is None and any(self._services[number].arriving for number in job.waits)
+
+    def _go_on_if_waiting(self, job_id: str) -> None:
+        if job_id in self._jobs:
+            self._go_on(job_id)
 
     def _go_on(self, job_id: str) -> None:
         """Ask the next platform, if the job's time has come."""
@@ -165,6 +174,9 @@ class HybridQueue:
         if job is None or number not in job.waits:
             return None
         job.waits[number] = event.reason
+        at = self._next_at(job)
+        if at is not None and at <= datetime.now(UTC) and not self._is_held(job):
+            asyncio.get_running_loop().call_soon(self._go_on_if_waiting, event.job_id)  # a machine has left
         return self._waits(job)
 
     def over(self, number: int, event: JobEnded | JobLost) -> JobEvent | None:

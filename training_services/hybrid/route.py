@@ -28,14 +28,16 @@ class WaitingJob:
     """Job without a place. Platforms are named by their numbers in the order in which jobs ask them.
 
     ``since``: when it began to wait. ``asked``: number of platforms that it has asked. ``waits``: platforms
-    in whose queues it is, with the reasons; the first that has a free place runs it. ``refusals``: platforms
-    that can never run it, with the reasons. ``told``: the last sentence about all this that was reported.
+    in whose queues it is, with the reasons; the first that has a free place runs it. ``deserted``: platforms
+    among these that have no machine now. ``refusals``: platforms that can never run it, with the reasons.
+    ``told``: the last sentence about all this that was reported.
     """
 
     spec: TrialJobSpec
     since: datetime
     asked: int = 0
     waits: dict[int, str] = field(default_factory=dict)
+    deserted: frozenset[int] = frozenset()
     refusals: dict[int, str] = field(default_factory=dict)
     told: str = ""
 
@@ -59,11 +61,11 @@ class Route:
     def next_at(self, job: WaitingJob) -> datetime | None:
         """Return when the job asks the next platform; None: there is none that it may ask.
 
-        A platform that has refused the job costs no time.
+        A platform that has refused the job, or has no machine, costs no time.
         """
         if job.is_bound or job.asked == len(self.names):
             return None
-        waited = sum(each < job.asked for each in job.waits)
+        waited = sum(each < job.asked for each in job.waits.keys() - job.deserted)
         return job.since if self.after is None else job.since + self.after * waited
 
     def sentence(self, job: WaitingJob) -> str:

@@ -112,6 +112,11 @@ class CheckpointsOfJobs(FilesOfJobs):
         """True as long as it is not known whether all machines that stay can be reached."""
         return any(seat.arriving for seat in self._seats.values() if not seat.keeper_host.passing)
 
+    @property
+    def is_deserted(self) -> bool:
+        """True if no machine takes jobs, and none comes by itself."""
+        return False
+
     def needs_files(self, keeper_id: str) -> bool:
         """Return True while files on the host of this keeper are to be copied to the server."""
         return self._keeping.awaits(keeper_id)

@@ -96,6 +96,10 @@ class MachineService(KeeperService):
     def _want_preemption(self, job_id: str, by: str) -> None:
         self._outbox.put([PreemptionWanted(job_id=job_id, by=by)])
 
+    @property
+    def is_deserted(self) -> bool:
+        return all(seat.draining for seat in self._seats.values())
+
     def prioritise(self, priority: int) -> None:
         self._ledger.prioritise(self.context.experiment_id, priority)
 

@@ -81,7 +81,7 @@ class Choice(Generic[S]):
         it.
         """
         if not self._refusals:
-            return Waits("waits for a machine: the experiment has none left. See: nnictl machine add")
+            return Waits("waits for a machine: all are drained or removed. See: nnictl machine --help")
         if self._rejected == len(self._refusals):
             raise self._rejection()
         return Waits(*(self._sentence(first=first) for first in (True, False)))

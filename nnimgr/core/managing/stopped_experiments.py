@@ -82,7 +82,10 @@ class AtRest:
             await asyncio.to_thread(refuse_live, entry)
             left = [] if entry.platform == LOCAL else await remains.remove(entry.directory, leave=leave)
             if left and not leave:
-                raise RequestRefused(f"experiment {entry.id} is not deleted: {'; '.join(left)}")
+                raise RequestRefused(
+                    f"experiment {entry.id} is not deleted: {'; '.join(left)}; to delete it and leave these "
+                    f'files: "nnictl experiment delete {entry.id} --leave-unreachable"'
+                )
             await asyncio.to_thread(delete_experiment, self._index, entry)
             return left
         finally:

@@ -18,6 +18,7 @@ from training_services.base import (
     JobPlaced,
     JobRejected,
     JobWaiting,
+    MachineDrained,
     Origin,
     StopOrdered,
 )
@@ -176,6 +177,20 @@ async def test_a_platform_that_rejects_a_trial_costs_no_time(rigs: list[Rig], tm
     await pilot.speak(rig.hub)
     placed = await rig.core.seen(JobPlaced, job_id)
     assert placed.reason is not None and placed.reason.startswith("local cannot run it (")
+
+
+async def test_a_platform_whose_machines_have_gone_costs_no_time(rigs: list[Rig], tmp_path: Path) -> None:
+    rig = make(rigs, tmp_path)
+    await rig.open()
+    first, second = rig.core.submit("aaaa1"), rig.core.submit("bbbb2")
+    assert not rig.allocations
+    rig.core.commit(MachineDrained(keeper_id="here"))
+    await rig.allocation(f"slurm-{second}")  # it has waited already
+    third = rig.core.submit("cccc3")
+    await rig.allocation(f"slurm-{third}")
+    reason = "local: waits for a machine: all are drained or removed. See: nnictl machine --help; slurm: "
+    await rig.until(lambda: rig.reason(third).startswith(reason))
+    assert rig.places(first) == ["here"]
 
 
 async def test_a_trial_that_no_platform_can_run_is_rejected(rigs: list[Rig], tmp_path: Path) -> None:
