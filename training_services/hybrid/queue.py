@@ -31,6 +31,8 @@ from training_services.keepers.service import KeeperService
 
 __all__ = ["HybridQueue"]
 
+LOOK_S = 5.0  # pause before another look whether room is still being made for a job
+
 
 class HybridQueue:
     """Table of the jobs without a place, which asks platform after platform for each of them.
@@ -81,7 +83,7 @@ class HybridQueue:
             if placed is not None:
                 return placed
         while (at := self._next_at(job)) is not None:
-            if job.waits and (at > datetime.now(UTC) or self._is_held(job)):
+            if job.waits and (at > datetime.now(UTC) or self._is_held(job) or job.has_room_made):
                 break
             number, job.asked = job.asked, job.asked + 1
             if number not in job.waits and (placed := self._submit(job, number)) is not None:
@@ -93,12 +95,16 @@ class HybridQueue:
         if at is not None and self._is_held(job):
             self._held[job_id] = None
         elif at is not None:
-            delay = (at - datetime.now(UTC)).total_seconds()
-            self._timers[job_id] = asyncio.get_running_loop().call_later(max(0.0, delay), self._go_on, job_id)
+            delay = max((at - datetime.now(UTC)).total_seconds(), LOOK_S if job.has_room_made else 0.0)
+            self._timers[job_id] = asyncio.get_running_loop().call_later(delay, self._go_on, job_id)
         return self._waits(job)
 
     def _next_at(self, job: WaitingJob) -> datetime | None:
-        """Return when the job asks the next platform; None: there is none that it may ask."""
+        """Return when the job asks the next platform; None: there is none that it may ask.
+
+        It asks none while room is being made for it on one: otherwise each of them would stop jobs for it.
+        """
+        job.has_room_made = any(self._services[number].makes_room for number in job.waits)
         job.deserted = frozenset(number for number in job.waits if self._services[number].is_deserted)
         return self._route.next_at(job)
 
@@ -175,7 +181,7 @@ class HybridQueue:
             return None
         job.waits[number] = event.reason
         at = self._next_at(job)
-        if at is not None and at <= datetime.now(UTC) and not self._is_held(job):
+        if at is not None and at <= datetime.now(UTC) and not (self._is_held(job) or job.has_room_made):
             asyncio.get_running_loop().call_soon(self._go_on_if_waiting, event.job_id)  # a machine has left
         return self._waits(job)
 

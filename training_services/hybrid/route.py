@@ -29,8 +29,9 @@ class WaitingJob:
 
     ``since``: when it began to wait. ``asked``: number of platforms that it has asked. ``waits``: platforms
     in whose queues it is, with the reasons; the first that has a free place runs it. ``deserted``: platforms
-    among these that have no machine now. ``refusals``: platforms that can never run it, with the reasons.
-    ``told``: the last sentence about all this that was reported.
+    among these that have no machine now. ``has_room_made``: on one of them, jobs are being stopped for it.
+    ``refusals``: platforms that can never run it, with the reasons. ``told``: the last sentence about all
+    this that was reported.
     """
 
     spec: TrialJobSpec
@@ -38,6 +39,7 @@ class WaitingJob:
     asked: int = 0
     waits: dict[int, str] = field(default_factory=dict)
     deserted: frozenset[int] = frozenset()
+    has_room_made: bool = False
     refusals: dict[int, str] = field(default_factory=dict)
     told: str = ""
 
@@ -74,7 +76,7 @@ class Route:
         alone = len(job.waits) + len(parts) == 1
         parts += [why if alone else f"{self.names[each]}: {why}" for each, why in job.waits.items()]
         at = self.next_at(job)
-        if at is not None and self.after is not None:
+        if at is not None and self.after is not None and not job.has_room_made:
             # A point in time stays true as long as the sentence is shown, so it need not be recorded again.
             parts.append(f"goes on to {self.names[job.asked]} at {at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")
         return "; ".join(parts)

@@ -113,6 +113,11 @@ class CheckpointsOfJobs(FilesOfJobs):
         return any(seat.arriving for seat in self._seats.values() if not seat.keeper_host.passing)
 
     @property
+    def makes_room(self) -> bool:
+        """True while jobs of other experiments are being stopped for waiting jobs of this one."""
+        return self._ledger.preemption.makes_room(self.context.experiment_id)
+
+    @property
     def is_deserted(self) -> bool:
         """True if no machine takes jobs, and none comes by itself."""
         return False

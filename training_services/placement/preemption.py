@@ -121,6 +121,10 @@ class Preemption:
         """Return True if jobs of the experiment may be stopped."""
         return experiment_id in self._preemptible
 
+    def makes_room(self, experiment_id: str) -> bool:
+        """Return True while jobs are being stopped for waiting jobs of the experiment."""
+        return any(key[0] == experiment_id and orders.all for key, orders in self._orders.items())
+
     def close(self, experiment_id: str) -> list[str]:
         """Stop no more jobs of the experiment, and wait for none, because its service is closed.
 

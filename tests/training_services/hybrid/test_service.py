@@ -23,6 +23,9 @@ from training_services.base import (
     StopOrdered,
 )
 from training_services.keepers.host import HostGone
+from training_services.placement.ledger import Host
+from training_services.placement.needs import Need
+from training_services.placement.preemption import Preemptible
 
 HOUR, SOON = timedelta(hours=1), timedelta(milliseconds=20)
 
@@ -191,6 +194,32 @@ async def test_a_platform_whose_machines_have_gone_costs_no_time(rigs: list[Rig]
     reason = "local: waits for a machine: all are drained or removed. See: nnictl machine --help; slurm: "
     await rig.until(lambda: rig.reason(third).startswith(reason))
     assert rig.places(first) == ["here"]
+
+
+async def test_trials_are_stopped_on_one_platform_only(rigs: list[Rig], tmp_path: Path) -> None:
+    names = ("here", "there")
+    fakes = [FakeMachine(name, cpus=1.0) for name in names]
+    rig = Rig(
+        *(tmp_path, machines("local", "here"), machines("remote", "there")),
+        machines=fakes,
+        after=timedelta(0),
+    )
+    rigs.append(rig)
+    await rig.open()
+    ledger, stopped = rig.tools.ledger, list[str]()
+    ledger.prioritise("low", -1)
+    ledger.listen("low", lambda hosts: None, experiment_id="low")
+    ledger.preempt("low", Preemptible(lambda job_id: True, lambda job_id, by: stopped.append(job_id)))
+    for name in names:
+        need = Need(experiment_id="low", job_id=f"low-{name}-1", gpus=None, cpus=1.0)
+        assert ledger.place(need, Host(id=name, name=name)) == ()
+    job_id = rig.core.submit("aaaa1")
+    await rig.until(lambda: bool(stopped))
+    assert rig.reason(job_id).startswith("waits for 1 CPU on here") and stopped == ["low-here-1"]
+    assert "make room" in rig.reason(job_id) and "goes on" not in rig.reason(job_id)
+    ledger.release("here", "low-here-1")
+    placed = await rig.core.seen(JobPlaced, job_id)
+    assert (placed.place.keeper_id, stopped) == ("here", ["low-here-1"])
 
 
 async def test_a_trial_that_no_platform_can_run_is_rejected(rigs: list[Rig], tmp_path: Path) -> None:
