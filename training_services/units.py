@@ -82,7 +82,9 @@ def parse_cpu_number(value: Any) -> int | float:
     """Parse the number of CPUs of a trial: a number above 0, which may be a fraction."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{value!r} is not a number of CPUs; write 0.5, 1 or 4")
-    if not 0 < value < 1_000_000:
+    if value >= 1_000_000:
+        raise ValueError(f"must be below 1000000, not {value!r}")
+    if not value > 0:
         raise ValueError(f"must be above 0, not {value!r} (remove the field to not count CPUs)")
     return int(value) if value == value // 1 else value
 

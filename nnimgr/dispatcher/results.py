@@ -113,5 +113,5 @@ def fault_of_result(value: Any, *, numeric: bool) -> str | None:
     try:
         finite = math.isfinite(number)
     except OverflowError:
-        finite = False
+        return f"{subject} an integer of more than 308 digits, which is too large"
     return None if finite else f"{subject} {number!r:.60}, which is not finite"

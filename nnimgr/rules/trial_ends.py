@@ -356,6 +356,7 @@ def fault_of_result(state: ExperimentState, trial: TrialState) -> str | None:
     shown = shortened(trial.final_text)
     number = value.get(DEFAULT) if isinstance(value, Mapping) else value
     if isinstance(number, int | float) and not isinstance(number, bool):  # such as NaN
+        shown += ", which is too large" if isinstance(number, int) else ""
         return f"no usable result: the result is {shown}, so the tuner treats the trial as failed"
     if isinstance(value, Mapping):
         numbers = [key for key, number in value.items() if type(number) in (int, float)]

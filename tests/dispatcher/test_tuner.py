@@ -94,7 +94,7 @@ async def test_customised_trials_reach_a_tuner_that_accepts_them(host: Host) -> 
     [
         ("NaN", "is nan, which is not finite"),
         ("-Infinity", "is -inf, which is not finite"),
-        ("1" + 400 * "0", "is 1" + 59 * "0" + ", which is not finite"),
+        ("1" + 400 * "0", "is an integer of more than 308 digits, which is too large"),
         ('{"default": NaN}', 'has as "default" nan, which is not finite'),
     ],
 )

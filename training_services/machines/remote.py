@@ -112,9 +112,9 @@ class RemoteKeeper(KeeperHost):
         )
         code = answer.get("code") or 0
         if code > 0:
-            raise ServiceUnavailable(
-                f"the keeper has ended with code {code}; the end of its log: {answer.get('said')}"
-            )
+            said = answer.get("said")
+            end = "it has left no log" if said is None else f"the end of its log: {said}"
+            raise ServiceUnavailable(f"the keeper has ended with code {code}; {end}")
 
     async def end(self, *, told: bool) -> None:
         for last in (False, True):
