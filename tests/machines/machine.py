@@ -227,6 +227,7 @@ class Machine:
         """All that runs there is gone at once, and nobody was told."""
         if self.cable is not None:
             self.cable.cut()
+            self.cable = None  # the kernel removes it with the machine, soon
         if self._inside is not None:
             self._inside.kill()
             self._inside.wait(DEADLINE_S)
