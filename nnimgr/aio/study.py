@@ -121,7 +121,7 @@ class Study(Wrapper[nnimgr.Study]):
 
     @property
     def results(self) -> Results:
-        """The present results, which are read when they are used."""
+        """The results. Each use reads the newest ones from the server."""
         return Results(self.of.results)
 
     @overload

@@ -119,11 +119,11 @@ def load(args: argparse.Namespace, terminal: Terminal) -> int:
             shutil.rmtree(directory, ignore_errors=True)
             raise ClientError(f"Experiment {experiment_id} cannot be loaded: {error}.") from error
     convert_folder(directory)
-    with waiting(f"stopping the loaded copy of experiment {experiment_id}"):
+    with waiting(f"marking what was running when experiment {experiment_id} was saved as stopped"):
         stranded = _settle(directory, code)
     named_or_brought(home, experiment_id, str(directory))
     terminal.info(f"Experiment {experiment_id} was loaded into {directory}.")
-    terminal.info(f"Show it: nnictl view {experiment_id}. Continue it: nnictl resume {experiment_id}")
+    terminal.info(f"Show it: nnictl view {experiment_id}; continue it: nnictl resume {experiment_id}")
     if stranded:
         terminal.warn(
             f"{trial_count(stranded)} will start from the beginning: the checkpoints are on other machines, "

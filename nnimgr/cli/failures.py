@@ -66,7 +66,7 @@ def cause_lines(trials: Sequence[Mapping[str, Any]], experiment_id: str) -> list
         if at >= _MOST_CAUSES and at != explained:
             hidden += found
             continue
-        lines.append(f"{status}, {_numbers(found)}: {_reason(found)}")
+        lines.append(f"{status}, {_numbers(found)}{_whose(found)}: {found[0]['reason']}")
         if at == explained and has_output(found[0]):
             failed = found[0]["status"] == "FAILED"
             lines.append(f"  See: {_output_command(found[0], experiment_id, failed=failed)}")
@@ -91,19 +91,18 @@ def reason_lines(trials: Sequence[Mapping[str, Any]], experiment_id: str) -> lis
         groups = list(by_reason.values())
         for found in groups[:_MOST_REASONS]:
             each = "each " if len(found) > 1 and found[0]["reason"].startswith(_ABOUT_ONE) else ""
-            lines.append(f"{status}, {_numbers(found)}: {each}{_reason(found)}")
+            lines.append(f"{status}, {_numbers(found)}{_whose(found)}: {each}{found[0]['reason']}")
         if rest := [trial for found in groups[_MOST_REASONS:] for trial in found]:
             lines.append(f"{status} for other reasons: {_numbers(rest)}")
             lines.append(f"  See why: nnictl trial show {experiment_id} -T {rest[0]['sequence']}")
     return lines
 
 
-def _reason(trials: Sequence[Mapping[str, Any]]) -> str:
-    """Return the newest trial's reason, and whether those of the others have other numbers in them."""
+def _whose(trials: Sequence[Mapping[str, Any]]) -> str:
+    """Return whose reason is shown, if the others have other numbers in theirs: that of the newest trial."""
     newest = trials[0]
     alike = all(trial["reason"] == newest["reason"] for trial in trials)
-    others = "" if alike else f" (the numbers are those of trial {newest['sequence']})"
-    return f"{newest['reason']}{others}"
+    return "" if alike else f", for example no. {newest['sequence']}"
 
 
 def _numbers(trials: Sequence[Mapping[str, Any]]) -> str:

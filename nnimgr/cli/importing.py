@@ -13,6 +13,7 @@ from nnimgr.cli.results import give_to_tuner, import_data
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.terminal import Terminal
 from nnimgr.client.errors import ClientError
+from nnimgr.client.lines import capital
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home, HomeError
 from nnimgr.objectives import DEFAULT
@@ -96,8 +97,9 @@ def _to_new_experiment(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.config is not None:
         config = load(args.config, terminal).config
         found = _read(args, config.search_space, config.objectives)
+        misfits = _misfits(config, found)
     else:
-        found = _read(args, None, None)
+        found, misfits = _read(args, None, None), None
     try:
         with waiting(f"importing the trials ({len(found.trials)})"):
             chosen = config or shown_config(home, found, _directions(args, found, terminal))
@@ -110,8 +112,8 @@ def _to_new_experiment(args: argparse.Namespace, terminal: Terminal) -> int:
     with closing(ExperimentReader(entry.directory)) as reader:
         without = reader.count_without_result(chosen.canonical())
     terminal.info(f"Experiment {entry.id} was created with {_counted(count)} from {found.title}.")
-    if config is not None:
-        _warn_of_misfits(config, found, terminal)
+    if misfits is not None:
+        terminal.warn(misfits)
     if without:
         verb = "has" if without == 1 else "have"
         terminal.warn(f"{without} of them {verb} no usable result (see why: nnictl trial ls {entry.id})")
@@ -132,16 +134,29 @@ def _to_new_experiment(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _warn_of_misfits(config: ExperimentConfig, found: Foreigners, terminal: Terminal) -> None:
-    """Say which parameters are outside of the search space. Such trials are imported all the same."""
-    from nnimgr.config.parameter_sets import misfits_of_each
+def _misfits(config: ExperimentConfig, found: Foreigners) -> str | None:
+    """Return a sentence about the trials whose parameters are outside of the search space, or None.
 
-    reasons = misfits_of_each(config, (trial.parameters for trial in found.trials))
-    outside = [(trial.name, each) for trial, each in zip(found.trials, reasons, strict=True) if each]
-    if outside:
-        (name, first), more = outside[0], len(outside) - 1
-        others = f"; {more} more {'does not fit it' if more == 1 else 'do not fit it'}" if more else ""
-        terminal.warn(f"Trial {name} does not fit the search space: {'; '.join(first[:3])}{others}.")
+    Raise ClientError for a value of a wrong type, which its parameter can never have.
+    """
+    from nnimgr.config.parameter_sets import misfits, misfits_of_each
+
+    outside = []
+    each_set = misfits_of_each(config, (trial.parameters for trial in found.trials))
+    for trial, reasons in zip(found.trials, each_set, strict=True):
+        named = f"{capital(trial.name)} of {found.title}"
+        if reasons and (wrong := misfits(config, trial.parameters)[0]):
+            raise ClientError(
+                f"{named}: {wrong[0]}; nothing is imported.",
+                mend="Correct the source or the search space, then repeat: {command}",
+            )
+        if reasons:
+            outside.append(f"{named} does not fit the search space: {'; '.join(reasons[:3])}")
+    if not outside:
+        return None
+    more = len(outside) - 1
+    others = f"; {more} more {'does not fit it' if more == 1 else 'do not fit it'}" if more else ""
+    return f"{outside[0]}{others}."
 
 
 def _read(

@@ -68,11 +68,11 @@ def _changed(parameters: Any, changes: Sequence[str]) -> dict[str, Any]:
     changed = dict(parameters)
     for change in changes:
         name, is_change, text = change.partition("=")
-        if not is_change or name not in changed:
-            names = ", ".join(changed)
-            raise ClientError(
-                f"--set must be NAME=VALUE with the name of a parameter ({names}), not {change!r}"
-            )
+        names = ", ".join(changed)
+        if not is_change:
+            raise ClientError(f"--set must be NAME=VALUE, not {change!r}; the parameters are {names}")
+        if name not in changed:
+            raise ClientError(f"--set {change}: there is no parameter {name}; the parameters are {names}")
         try:
             changed[name] = json.loads(text)
         except ValueError:

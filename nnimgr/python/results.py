@@ -71,7 +71,10 @@ class Results:
 
     @property
     def best(self) -> Trial:
-        """The trial with the best result. With several objectives, the first one decides. Raise NoResult."""
+        """The trial with the best result; with several objectives, the first one decides.
+
+        Raises NoResult if there is none yet.
+        """
         best = self._profile["bestTrial"]
         if best is None:
             raise self._no_result()
@@ -79,12 +82,12 @@ class Results:
 
     @property
     def best_params(self) -> Any:
-        """The parameters of the best trial. Raise NoResult."""
+        """The parameters of the best trial. Raises NoResult if there is none yet."""
         return self.best.parameters
 
     @property
     def best_value(self) -> float:
-        """The best result. Raise NoResult."""
+        """The best result. Raises NoResult if there is none yet."""
         best = self._profile["bestTrial"]
         if best is None:
             raise self._no_result()

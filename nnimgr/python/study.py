@@ -203,22 +203,22 @@ class Study:
 
     @property
     def results(self) -> Results:
-        """The present results, which are read when they are used."""
+        """The results. Each use reads the newest ones from the server."""
         return self.run.results()
 
     @property
     def best(self) -> Trial:
-        """The trial with the best result. Raise NoResult."""
+        """The trial with the best result. Raises NoResult if there is none yet."""
         return self.results.best
 
     @property
     def best_params(self) -> Any:
-        """The parameters of the best trial. Raise NoResult."""
+        """The parameters of the best trial. Raises NoResult if there is none yet."""
         return self.results.best_params
 
     @property
     def best_value(self) -> float:
-        """The best result. Raise NoResult."""
+        """The best result. Raises NoResult if there is none yet."""
         return self.results.best_value
 
     def stop(self) -> None:

@@ -96,8 +96,18 @@ def test_with_a_configuration_it_can_be_continued(
     Path("exp.yml").write_text(CONFIG % 2)
     assert main([*IMPORT, "--config", "exp.yml"]) == 0
     assert "maxTrialNumber (2) is used up, because imported trials count." in capsys.readouterr().err
-    Path("results.csv").write_text("y,reward\n0.5,0.9\n")
+    Path("results.csv").write_text("x,reward\n0.5,0.9\n3,0.4\n")
+    assert main([*IMPORT, "--config", "exp.yml"]) == 0
+    told = "WARNING: Line 3 of the file results.csv does not fit the search space: x is 3, outside uniform"
+    assert told in capsys.readouterr().err
+    Path("results.csv").write_text("x,reward\n0.5,0.9\nlow,0.4\n")
     before = Index(server.home).entries()
+    assert main([*IMPORT, "--config", "exp.yml"]) == 1
+    told = (
+        "ERROR: Line 3 of the file results.csv: parameter x must be a number, not 'low': "
+    )
+    assert told in capsys.readouterr().err
+    Path("results.csv").write_text("y,reward\n0.5,0.9\n")
     assert main([*IMPORT, "--config", "exp.yml"]) == 1
     assert "results.csv, line 1: there is no column 'x'; valid are y, reward." in capsys.readouterr().err
     assert Index(server.home).entries() == before

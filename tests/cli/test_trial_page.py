@@ -199,7 +199,7 @@ def test_a_list_says_why_trials_were_stopped_early_or_wait(server: FakeServer) -
     starts = [trial(f"t{no}", 8 + no, status="WAITING", reason="is being started") for no in range(2)]
     server.add("abc").trials = [*stopped, *waits, *starts]
     assert in_a_terminal("trial", "ls", "abc").lines[-7:] == [
-        "EARLY_STOPPED, trials no. 4 and 5: below 0.7 (the numbers are those of trial 5)",
+        "EARLY_STOPPED, trials no. 4 and 5, for example no. 5: below 0.7",
         "EARLY_STOPPED, trials no. 0 and 3: bad",
         "EARLY_STOPPED, trial no. 2: worst",
         "EARLY_STOPPED for other reasons: trial no. 1",

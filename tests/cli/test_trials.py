@@ -193,7 +193,7 @@ def test_a_command_about_one_trial_says_so(server: FakeServer, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("option", "error"),
     [
-        (["--set", "rate=1"], "--set must be NAME=VALUE with the name of a parameter (x), not 'rate=1'"),
+        (["--set", "rate=1"], "--set rate=1: there is no parameter rate; the parameters are x"),
         (["--set", "x=1e999"], "--set x=1e999: the value is not finite, so no trial can get it"),
         (
             ["--checkpoint", "8"],

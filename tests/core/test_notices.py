@@ -27,7 +27,7 @@ def test_no_trial_that_ended_has_a_result() -> None:
     assert notice_after("ffff") is None
     found = notice_after("ffffff")
     assert found is not None
-    assert found.sentence.startswith("none of the 6 trials that ended has a result that the tuner can use; ")
+    assert found.sentence.startswith("all 6 trials that ended have no result that the tuner can use; ")
     assert "; for example trial 0 (" in found.sentence
     earlier = notice_after("fffff")
     assert earlier is not None and earlier.subject == found.subject  # a client shows the notice only once
@@ -36,7 +36,9 @@ def test_no_trial_that_ended_has_a_result() -> None:
 def test_trials_that_a_user_stopped_are_not_counted() -> None:
     found = notice_after("fufffff")
     assert found is not None
-    assert found.sentence.startswith("none of the 6 trials that ended and were not stopped has a result ")
+    assert found.sentence.startswith(
+        "all 6 trials that ended have no result that the tuner can use, apart from "
+    )
 
 
 def test_only_the_last_trials_have_no_result() -> None:

@@ -248,7 +248,7 @@ async def test_trial_after_trial_without_a_result_is_told(lab: Lab) -> None:
         await until(runner, lambda: runner.state.best is not None)
         assert "results" not in runner.notices
     assert sentence == (
-        "none of the 8 trials that ended has a result that the tuner can use; for example "
+        "all 8 trials that ended have no result that the tuner can use; for example "
         f'trial 0 ({trial_id_of("exp", 0)}): no usable result: "nothing" is not a number; pass a float to '
         "nni.report_final_result()"
     )

@@ -36,8 +36,8 @@ _NNIS_ALONE = {
 }
 
 
-DEFAULT_EXPERIMENT = "default: the one that runs; if none runs, the newest that no stop has interrupted"
-DEFAULT_TO_CHANGE = "default: the one that runs; if none runs, the only one that is not STOPPED"
+DEFAULT_EXPERIMENT = "default: the running one; else the newest that has ended by itself"
+DEFAULT_TO_CHANGE = "default: the running one; else the one that is DONE, if there is just one"
 _PROGRAM = "nnictl"
 # Beginnings of messages of argparse. It reports a missing argument before an option that does not exist.
 _MISSING = "the following arguments are required: "

@@ -54,13 +54,12 @@ def _fruitless(state: ExperimentState) -> Notice:
     """Return the notice that the last trials, or all of them, have ended without a usable result."""
     ended = {status: count for status, count in state.counts.items() if status.terminal}
     judged = sum(ended.get(status, 0) for status in (TrialStatus.SUCCEEDED, TrialStatus.FAILED))
-    which = "that ended" if sum(ended.values()) == judged else "that ended and were not stopped"
-    end = f"result that the tuner can use; for example {state.fruitless_since}"
-    if state.fruitless < judged:
-        sentence = f"trials {which} have no {end}"
-        return Notice(subject=f"the last {sentence}", counted=f"the last {state.fruitless} {sentence}")
-    sentence = f"trials {which} has a {end}"
-    return Notice(subject=f"none of the {sentence}", counted=f"none of the {judged} {sentence}")
+    more = "" if sum(ended.values()) == judged else ", apart from those that were stopped"
+    sentence = (
+        f"trials that ended have no result that the tuner can use{more}; for example {state.fruitless_since}"
+    )
+    which = "the last" if state.fruitless < judged else "all"
+    return Notice(subject=f"{which} {sentence}", counted=f"{which} {state.fruitless} {sentence}")
 
 
 def unsaved_notice(scheduler: str) -> Notice:
