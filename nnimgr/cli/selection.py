@@ -186,10 +186,11 @@ def named(entries: Mapping[str, IndexEntry], word: str) -> IndexEntry:
 
 def ambiguous(word: str, found: Sequence[IndexEntry]) -> ClientError:
     """Return the error for a word that is the name, or the beginning of the id, of several experiments."""
+    likely = newest_first([entry for entry in found if entry.status != "STOPPED"] or found)[0]
     return ClientError(
         f"{word!r} is ambiguous: it fits {len(found)} experiments.",
         plain=candidates(found),
-        mend=f"Name one of them by its id: {{command {newest_first(found)[0].id}}}",
+        mend=f"Name one of them by its id: {{command {likely.id}}}",
     )
 
 

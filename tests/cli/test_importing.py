@@ -103,9 +103,7 @@ def test_with_a_configuration_it_can_be_continued(
     Path("results.csv").write_text("x,reward\n0.5,0.9\nlow,0.4\n")
     before = Index(server.home).entries()
     assert main([*IMPORT, "--config", "exp.yml"]) == 1
-    told = (
-        "ERROR: Line 3 of the file results.csv: parameter x must be a number, not 'low': "
-    )
+    told = "ERROR: Line 3 of the file results.csv: parameter x must be a number, not 'low': "
     assert told in capsys.readouterr().err
     Path("results.csv").write_text("y,reward\n0.5,0.9\n")
     assert main([*IMPORT, "--config", "exp.yml"]) == 1

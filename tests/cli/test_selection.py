@@ -54,6 +54,9 @@ def test_an_experiment_is_named_by_id_name_or_the_beginning_of_its_id(
     assert told[0] == "ERROR: 'ab' is ambiguous: it fits 2 experiments."
     assert [line.split()[0] for line in told[1:3]] == ["abcdef", "abc"]
     assert told[3] == "  Name one of them by its id: nnictl experiment show abcdef"
+    Index(server.home).update("abcdef", status="STOPPED")  # the older one is more likely to be meant
+    assert main(["experiment", "show", "ab"]) == 1
+    assert capsys.readouterr().err.endswith("  Name one of them by its id: nnictl experiment show abc\n")
 
 
 @pytest.mark.parametrize(
