@@ -74,8 +74,7 @@ def tune(
       parameters: ``gpus="{{ 2 if model == 'large' else 1 }}"``. On this machine, trials leave alone the GPUs
       that other programs use; ``machines={"platform": "local", "useActiveGpu": True}`` shares them.
     - ``machines``: machines over SSH, such as ``["alice@gpu1"]``, or a training service as in ``exp.yml``.
-    - ``checkpoints``: number of checkpoints that are kept of each trial. ``retries``:
-      how often a failed trial is tried again.
+    - ``checkpoints``: how many of a trial are kept. ``retries``: how often a failed trial is tried again.
     - ``stop``: rules that end the experiment, as ``stopWhen`` in ``exp.yml``.
     - ``processes``: number of worker processes of each trial, or "gpu", "cpu" or "auto" (see ``gang`` in
       ``exp.yml``).
@@ -86,8 +85,7 @@ def tune(
       (``nni.get_trial_seed()``), or ``{"top": 3, "runs": 10}``.
     - ``sinks``: where else results are written, such as ``["csv", "tensorboard"]``. See ``sinks`` in
       ``exp.yml``.
-    - ``name``: if an experiment has this name, the call continues it. If it has ended, nothing is run unless
-      the limits are larger now.
+    - ``name``: an experiment with this name is continued; after its end, this needs larger limits.
     - ``seed``: of the tuner. ``config``: further fields of ``exp.yml``; they must not contradict other
       arguments. ``server``: port of the server.
     - ``show``: "live", "table" or "nothing"; "auto" is a live view in a terminal or notebook,
