@@ -119,7 +119,7 @@ def load(args: argparse.Namespace, terminal: Terminal) -> int:
             shutil.rmtree(directory, ignore_errors=True)
             raise ClientError(f"Experiment {experiment_id} cannot be loaded: {error}.") from error
     convert_folder(directory)
-    with waiting(f"marking what was running when experiment {experiment_id} was saved as stopped"):
+    with waiting(f"setting the loaded experiment {experiment_id} to STOPPED"):
         stranded = _settle(directory, code)
     named_or_brought(home, experiment_id, str(directory))
     terminal.info(f"Experiment {experiment_id} was loaded into {directory}.")

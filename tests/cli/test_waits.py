@@ -124,7 +124,7 @@ def test_saving_and_loading_count_files(
     assert main(["experiment", "save", "abc", "--path", str(tmp_path / "abc.zip")]) == 0
     assert main(["experiment", "delete", "abc", "--yes"]) == 0
     monkeypatch.setattr(archives, "_extract", held("Loading experiment abc: 2 of 2 files.", extract))
-    stopping = "Marking what was running when experiment abc was saved as stopped."
+    stopping = "Setting the loaded experiment abc to STOPPED."
     monkeypatch.setattr(archives, "_settle", held(stopping, settle))
     assert main(["experiment", "load", "--path", str(tmp_path / "abc.zip")]) == 0
 

@@ -161,7 +161,7 @@ def _fault_of_origin(state: ExperimentState, origin: f.Origin) -> str | None:
 def _out_of_reach(state: ExperimentState, origin: f.Origin) -> str | None:
     """Return why a fork would wait for the checkpoint: only a machine has it that takes no more trials.
 
-    Only the newest checkpoint of a trial that goes on is copied from there.
+    Of each unfinished trial, only the newest checkpoint is copied from such a machine.
     """
     assert origin.trial_id is not None
     found = checkpoint_of(state, job_id_of(state.id, origin.trial_id, origin.attempt), origin.number)
