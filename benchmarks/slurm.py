@@ -5,7 +5,8 @@
 ``pilots``: trials a second in allocations that run many trials, from the request that creates the experiment
 to DONE. They are compared, in turn, with bare jobs of Slurm that run a Python file without an SDK, one sbatch
 after the other. The calls of Slurm's commands are counted.
-``own``: the same with ``perTrial``, an allocation for each trial.
+``own``: the same with ``perTrial``, an allocation for each trial. Its bare jobs get the environment of the
+node, as all our trials do: Slurm runs a login shell for that, once in each allocation.
 ``spill``: a trial for which this machine has no room: from the end of ``spill.after`` to its sbatch.
 
 The nodes have as many CPUs as this machine, so that as many jobs run at the same time as can. The cluster
@@ -57,7 +58,7 @@ nni.report_final_result(1)
 SPILL_S = 3
 # Notes the end of a job, so that Slurm need not be asked for it.
 BARE = """#!/bin/sh
-#SBATCH --ntasks=1 --cpus-per-task=1 --time=10 --output=/dev/null --no-requeue
+#SBATCH --export={export} --ntasks=1 --cpus-per-task=1 --time=10 --output=/dev/null --no-requeue
 {python} -c 'print(0.5)' && touch {ends}/$SLURM_JOB_ID
 """
 # Notes each call of a command with its time, and runs it.
@@ -82,7 +83,7 @@ class Field:
         self.own, self.cluster = own, cluster
         self._ground = ground
         self._calls = ground.folder("calls") / "calls"
-        self._bare: dict[int, float] = {}  # by number of the pair
+        self._bare: dict[tuple[int, str], float] = {}  # by number of the pair and --export
         own.environ |= {"SLURM_CONF": cluster.environ["SLURM_CONF"]}
         own.environ["PATH"] = f"{self._counting(own.environ['PATH'])}:{own.environ['PATH']}"
 
@@ -155,19 +156,19 @@ class Field:
         lines = (line.split() for line in self._calls.read_text().splitlines())
         return [(name, float(at)) for name, at in lines]
 
-    def bare(self, pair: int, *, trials: int) -> float:
+    def bare(self, pair: int, *, trials: int, export: str = "ALL") -> float:
         """Return the seconds from the first sbatch to the end of the last of ``trials`` bare jobs.
 
-        All parts share those of a pair.
+        All parts share those of a pair. ``export``: that option of sbatch, whose default is ALL.
         """
-        if pair not in self._bare:
-            self._bare[pair] = self._run_bare(f"bare{pair}", trials)
-        return self._bare[pair]
+        if (pair, export) not in self._bare:
+            self._bare[pair, export] = self._run_bare(f"bare{pair}{export}", trials, export)
+        return self._bare[pair, export]
 
-    def _run_bare(self, name: str, trials: int) -> float:
+    def _run_bare(self, name: str, trials: int, export: str) -> float:
         ends = self._ground.folder(name)
         script = ends.with_suffix(".sh")
-        script.write_text(BARE.format(python=self._ground.python, ends=ends))
+        script.write_text(BARE.format(python=self._ground.python, ends=ends, export=export))
         environ = {**plain_environ(), **{key: self.cluster.environ[key] for key in ("PATH", "SLURM_CONF")}}
         begun = time.monotonic()
         for _ in range(trials):
@@ -223,7 +224,7 @@ def pilots(field: Field, options: argparse.Namespace) -> Iterator[Row]:
 def own(field: Field, options: argparse.Namespace) -> Iterator[Row]:
     turns, bares = [], []
     for number in range(options.pairs):
-        bares.append(field.bare(number, trials=options.bare))
+        bares.append(field.bare(number, trials=options.bare, export="NONE"))
         # all at once, as bare jobs: Slurm decides when each starts
         turns.append(field.run(f"own{number}", trials=options.bare, concurrency=options.bare, perTrial=True))
     rates = {
