@@ -45,12 +45,15 @@ _PIECE = 1 << 20
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
-    """List the checkpoints of a trial, in the order in which they were saved."""
+    """List the checkpoints of a trial, in the order in which they were saved: on request the deleted ones,
+    too, and always in JSON.
+    """
     client, entry = _to_read(args)
     trial = _detail(client, entry, args.trial_id)
     if terminal.as_json:
         terminal.json({"checkpoints": trial["checkpoints"]})
         return 0
+    shown = trial["checkpoints"] if args.all else list(_present(trial))
     rows = [
         (
             _name(each),
@@ -62,12 +65,15 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
             "yes" if each["stored"] else "",
             "yes" if each["pinned"] else "",
         )
-        for each in trial["checkpoints"]
+        for each in shown
     ]
     if rows:
         show_table(terminal, _COLUMNS, rows)
-    else:
+    elif not trial["checkpoints"]:
         terminal.say(f"Trial {trial['sequence']} ({trial['id']}) has saved no checkpoint.")
+    if deleted := len(trial["checkpoints"]) - len(shown):
+        which = f"{entry.id} -T {trial['sequence']}"
+        terminal.say(f"{deleted} more, deleted since: nnictl trial checkpoint ls {which} --all")
     return 0
 
 
@@ -221,10 +227,12 @@ def _chosen(trial: Mapping[str, Any], text: str | None, entry: IndexEntry) -> di
             raise ClientError(f"Trial {trial['sequence']} has no checkpoint.", mend=mend)
         return there[-1]
     wanted = checkpoint_name(text)
-    for each in there:
+    for each in trial["checkpoints"]:
         if (each["attempt"], each["number"]) == (wanted["attempt"], wanted["number"]):
-            return each
-    raise ClientError(f"Trial {trial['sequence']} has no checkpoint {text}, or it was deleted.", mend=mend)
+            if each in there:
+                return each
+            raise ClientError(f"Checkpoint {text} of trial {trial['sequence']} was deleted.", mend=mend)
+    raise ClientError(f"Trial {trial['sequence']} has no checkpoint {text}.", mend=mend)
 
 
 def _present(trial: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -53,8 +53,12 @@ def test_checkpoints_are_listed(experiment: FakeExperiment, capsys: pytest.Captu
     assert main(["trial", "checkpoint", "ls", "-T", "0"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == ["CHECKPOINT", "STEP", "SAVED", "SIZE", "ON", "ITS", "MACHINE", "PINNED"]
-    assert (lines[1][:2], lines[1][-1]) == (["1.1", "10"], "deleted")
-    assert lines[2][-2:] == ["kept", "yes"] and lines[3][-3:] == ["3.0", "GiB", "kept"]
+    assert lines[1][0] == "1.2" and lines[1][-2:] == ["kept", "yes"]
+    assert lines[2][0] == "1.3" and lines[2][-3:] == ["3.0", "GiB", "kept"]
+    assert " ".join(lines[3]) == "1 more, deleted since: nnictl trial checkpoint ls abc -T 0 --all"
+    assert main(["trial", "checkpoint", "ls", "-T", "0", "--all"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert (lines[1][:2], lines[1][-1], len(lines)) == (["1.1", "10"], "deleted", 4)
     assert main(["trial", "checkpoint", "ls", "abc", "-T", "ta", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"checkpoints": experiment.trials[0]["checkpoints"]}
 
@@ -87,7 +91,7 @@ def test_pins(server: FakeServer, experiment: FakeExperiment, capsys: pytest.Cap
     assert json.loads(capsys.readouterr().out) == {"id": "ta", "attempt": 1, "number": 2}
     assert server.requests[-1] == ("DELETE", "experiments/abc/trials/ta/checkpoints/1-2/pin", None)
     assert main(["trial", "checkpoint", "pin", "-T", "0", "--checkpoint", "1.1"]) == 1
-    assert "Trial 0 has no checkpoint 1.1, or it was deleted." in capsys.readouterr().err
+    assert "Checkpoint 1.1 of trial 0 was deleted." in capsys.readouterr().err
 
 
 def test_a_checkpoint_is_fetched_from_its_machine(

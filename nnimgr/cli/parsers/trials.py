@@ -244,6 +244,7 @@ def _checkpoints(group: Verbs[Parser]) -> None:
             "nnictl trial checkpoint get -T 12 --checkpoint 1.8 --output best",
         ),
     )
+    listed.add_argument("--all", action="store_true", help="show those that were deleted, too")
     pin.option_of_words = unpin.option_of_words = "--checkpoint"
     for verb in (listed, pin, unpin, get):
         add_id(verb, to_change=verb in (pin, unpin))
