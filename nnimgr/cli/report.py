@@ -77,6 +77,8 @@ def _next(
     """Return the command that most users need after an experiment with this end."""
     experiment_id = profile["id"]
     retry = f"nnictl trial retry {experiment_id} --failed"
+    no_script = failed is not None and NO_SCRIPT in (failed["reason"] or "")
+    correct = "add the missing file" if no_script else "correct the trial's code"
     if profile["status"] not in ENDED:
         return f"nnictl top {experiment_id}"
     if profile["status"] == "STOPPED":
@@ -84,7 +86,7 @@ def _next(
             return f"correct trialCommand, then: {again}"
         if failed is not None and not profile["counts"].get("SUCCEEDED"):
             resume = f"nnictl resume {experiment_id}"
-            return f"correct the trial's code, then: {resume}; repeat the failed trials: {retry}"
+            return f"{correct}, then: {resume}; repeat the failed trials: {retry}"
         return f"nnictl resume {experiment_id}"
     if profile["status"] == "ERROR":
         return f"correct the error, then: nnictl resume {experiment_id}"
@@ -94,15 +96,13 @@ def _next(
         if _has_no_command(client, experiment_id, failed):
             return f"correct trialCommand, then: {again}"
         if still_open:
-            return f"correct the trial's code, then: {retry}; or start again: {again}"
-        return f"correct the trial's code, then: {again}"
+            return f"{correct}, then: {retry}; or start again: {again}"
+        return f"{correct}, then: {again}"
     return f"see why no trial has a usable result: nnictl trial ls {experiment_id}"
 
 
 def _has_no_command(client: Client, experiment_id: str, trial: Mapping[str, Any]) -> bool:
-    """Return whether the trial has failed because its command or its script cannot be executed."""
-    if NO_SCRIPT in (trial["reason"] or ""):
-        return True
+    """Return whether the trial has failed because its command cannot be executed."""
     with contextlib.suppress(ClientError):  # the server may have exited with its last experiment
         jobs = client.get("experiments", experiment_id, "trials", trial["id"])["jobs"]
         return bool(jobs) and jobs[-1]["exitCode"] in _NO_COMMAND

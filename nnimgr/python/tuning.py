@@ -86,8 +86,8 @@ def tune(
     - ``sinks``: where else results are written, such as ``["csv", "tensorboard"]``. See ``sinks`` in
       ``exp.yml``.
     - ``name``: an experiment with this name is continued; after its end, this needs larger limits.
-    - ``seed``: of the tuner. ``config``: further fields of ``exp.yml``; they must not contradict other
-      arguments. ``server``: port of the server.
+    - ``seed``: for the random choices of the tuner. ``server``: port of the server.
+    - ``config``: further fields of ``exp.yml``; they must not contradict other arguments.
     - ``show``: "live", "table" or "nothing"; "auto" is a live view in a terminal or notebook,
       and a table elsewhere.
 

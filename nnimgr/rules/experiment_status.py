@@ -77,8 +77,13 @@ def _stopped(state: ExperimentState) -> str:
 def _failing(state: ExperimentState) -> str:
     if state.drain is f.DrainReason.FAILURES:
         return state.reason  # trials that have failed since do not change the sentence
-    if state.first_failure.startswith(_NO_COMMAND) or NO_SCRIPT in state.first_failure_reason:
+    if state.first_failure.startswith(_NO_COMMAND):
         remedy = "correct trialCommand, then start a new experiment"
+    elif NO_SCRIPT in state.first_failure_reason:
+        remedy = (
+            f"add the file to the trial's code, then continue: nnictl resume {state.id}; "
+            "if trialCommand is wrong, start a new experiment instead"
+        )
     else:
         remedy = (
             f"correct the trial's code, then continue: nnictl resume {state.id}; "

@@ -89,7 +89,7 @@ def test_a_deleted_checkpoint_can_neither_be_forked_nor_pinned() -> None:
     trial_id = first.id
     first.end(0)
     state = second.life.state
-    with pytest.raises(RequestRefused, match="cannot be used any more"):
+    with pytest.raises(RequestRefused, match="was deleted, or its host has left"):
         new_trials.TrialAddition({"x": 1}, outstanding=0, origin=origin)(state)
     with pytest.raises(RequestRefused, match="has no checkpoint 1 of attempt 1 any more"):
         requests.pin_checkpoint(trial_id, 1, 1, pinned=True, saved=origin)(state)

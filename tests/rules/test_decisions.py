@@ -318,7 +318,7 @@ def test_the_retry_of_a_fork_begins_with_its_checkpoint_while_that_exists() -> N
     assert isinstance(suggested, f.Suggested) and suggested.origin is None
     assert noted == f.TrialNoted(
         trial_id=suggested.trial_id,
-        note=f"checkpoint 7 of trial {donor.id} cannot be used any more: this retry of the fork bad starts "
-        "from the beginning",
+        note=f"checkpoint 7 of trial {donor.id} was deleted, or its host has left: this retry of the "
+        "fork bad starts from the beginning",
     )
     assert refold(life.log) == life.state

@@ -53,6 +53,14 @@ def test_a_command_that_does_not_exist_needs_a_new_experiment() -> None:
     )
 
 
+def test_a_script_that_is_missing_can_be_added() -> None:
+    life = Life(trial_concurrency=1, fail_fast=2)
+    for sequence in range(2):
+        life.start(sequence)
+        fail(life, sequence, "python3: can't open file 'train.py': [Errno 2] No such file", code=2)
+    assert "add the file to the trial's code, then continue: nnictl resume exp;" in life.state.reason
+
+
 def test_a_stop_after_the_end_keeps_why_the_experiment_ended() -> None:
     life = Life(trial_concurrency=1, max_trial_number=1)
     life.start(0)

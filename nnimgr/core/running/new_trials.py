@@ -154,7 +154,8 @@ def _fault_of_origin(state: ExperimentState, origin: f.Origin) -> str | None:
     gone = found is None if origin.trial_id in state.trials else is_deleted(state, job_id, origin.number)
     usable = has_files(state, origin.keeper_id) if found is None else is_usable(state, found)
     if gone or not usable:
-        return f"checkpoint {origin.number} of trial {origin.trial_id} cannot be used any more"
+        why = "was deleted, or its host has left" if gone else "cannot be used any more"
+        return f"checkpoint {origin.number} of trial {origin.trial_id} {why}"
     return None
 
 
