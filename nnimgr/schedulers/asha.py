@@ -98,15 +98,18 @@ class ASHAScheduler(RankingScheduler):
         rung = self._at.pop(trial.id, None)
         if rung is not None and trial.id in self._waiting:
             self._waiting.remove(trial.id)
-            if not self._stops:
+            if trial.status != "EARLY_STOPPED":
                 rung.remove(trial.id)  # else it would take the place of a trial that can continue
         return None
 
     def all_paused(self) -> Decisions:
-        highest = max(rung.at for rung in self._rungs.values() if rung.entries)
-        rung, trials = self._rungs[highest], self.experiment.trials
+        trials = self.experiment.trials
+        waiting = [(rung, self._best_waiting(rung)) for rung in self._rungs.values()]
+        rung, best = max(
+            (each for each in waiting if each[0].promoted or each[1]), key=lambda each: each[0].at
+        )
         if not rung.promoted:
-            return self._continue(trials[rung.entries[0][2]], rung, 1)
+            return self._continue(trials[best], rung, 1)
         return [self._leave(trial) for trial in trials.values() if trial.id in self._waiting]
 
     # ---- rungs --------------------------------------------------------------------------------------------
@@ -160,6 +163,10 @@ class ASHAScheduler(RankingScheduler):
         self._pass(trial)  # ``trial_paused`` continues it
         return []
 
+    def _best_waiting(self, rung: _Rung) -> str:
+        """Return the best trial that waits at a rung; "" if none does."""
+        return next((trial_id for _, _, trial_id in rung.entries if trial_id in self._waiting), "")
+
     def _continue(self, trial: Trial, rung: _Rung, kept: int) -> Decision:
         self._pass(trial)
         return Continue(trial, f"{_place(rung, trial)}, {of_trials(kept)}", rung.at)
@@ -167,7 +174,8 @@ class ASHAScheduler(RankingScheduler):
     def _leave(self, trial: Trial) -> Decision:
         """Stop a paused trial, because no trials come that could let it continue."""
         rung = self._at[trial.id]
-        reason = f"{_place(rung, trial)}, {len(rung.promoted)} of them continued; no more trials come"
+        best = of_trials(max(1, self._kept(rung)))
+        reason = f"{_place(rung, trial)}, only {best}, and no more trials come"
         return Stop(trial, reason, rung.at, rung.better(rung.rank(trial.id)))
 
     def _pass(self, trial: Trial) -> None:

@@ -135,8 +135,9 @@ class PBTScheduler(RankingScheduler):
         self._wait(member, True)
         population = member.population
         count = len(population.members) + (population.room or 0)
-        reason = f"report {reports}: {population.arrived} of {count} trials of its population have reached it"
-        return Pause(trial, f"{reason}, and it waits for the others", reports)
+        which = f"{population.arrived} of {count}" if population.arrived < count else f"all {count}"
+        reason = f"report {reports}: {which} trials of its population have come to be compared"
+        return Pause(trial, reason, reports)
 
     def trial_paused(self, trial: Trial) -> Decisions:
         member = self._members[trial.id]

@@ -131,8 +131,8 @@ async def test_an_ended_experiment_shows_that_its_scheduler_could_do_nothing(lab
     profile = (await lab.client.get(EXPERIMENT)).json()
     assert profile["status"] == "STOPPED"
     assert [notice["sentence"] for notice in profile["notices"]] == [
-        "the scheduler ASHA can neither pause nor continue trials, because they save no checkpoints; "
-        "let the trials call nni.save_checkpoint"
+        "the scheduler ASHA left trials as they were, because they had saved no checkpoint when it compared "
+        "them; let the trials call nni.save_checkpoint before that"
     ]
 
 

@@ -37,8 +37,8 @@ def test_trials_that_save_nothing_are_a_notice_until_one_saves() -> None:
     process.committed(2, refused(f"{NOTHING_SAVED}, from which it could continue later"))
     (notice,) = notices.values()
     assert notice.sentence == (
-        "the scheduler ASHA can neither pause nor continue trials, because they save no checkpoints; "
-        "let the trials call nni.save_checkpoint"
+        "the scheduler ASHA left trials as they were, because they had saved no checkpoint when it compared "
+        "them; let the trials call nni.save_checkpoint before that"
     )
     saved = f.CheckpointReported(
         job_id=job_id_of("exp", "aaaa1", 1), position=0, number=1, reports=1, step=None, size=1, files=1

@@ -109,6 +109,25 @@ def test_a_trial_that_ended_while_it_was_paused_leaves_the_rung() -> None:
     assert said(play.report("c", 0.0)) == ["pause c", "continue b"]
 
 
+def test_trials_that_were_left_behind_still_count_for_trials_that_come_later() -> None:
+    play = Play(ASHAScheduler(max_budget=9))
+    play.create("a", "b", "c")
+    for trial_id, value in (("a", 0.1), ("b", 0.2), ("c", 0.3)):
+        play.report(trial_id, value)
+    play.pause("a")
+    play.pause("b")
+    play.drain()
+    assert said(play.end("c", "SUCCEEDED")) == ["stop a", "stop b"]
+    play.end("a", "EARLY_STOPPED")
+    play.end("b", "EARLY_STOPPED")
+    play.undrain()
+    play.create("d", "e", "f")
+    (worse,) = play.report("d", 0.15)
+    assert worse.reason == "rung 1: rank 3 of 4, only the best trial continues"
+    assert said(play.report("e", 0.25)) == ["pause e"]
+    assert play.report("f", 0.4) == []
+
+
 def test_the_best_trial_of_the_highest_rung_continues_when_no_other_does() -> None:
     play = Play(ASHAScheduler(min_budget=1, max_budget=9))
     play.create("a", "b")
@@ -124,7 +143,7 @@ def test_the_best_trial_of_the_highest_rung_continues_when_no_other_does() -> No
     play.resume("b")
     (left,) = play.end("b", "SUCCEEDED")
     assert (left.kind, left.trial_id, left.better) == ("stop", "a", ("b",))
-    assert left.reason == "rung 1: rank 2 of 2, 1 of them continued; no more trials come"
+    assert left.reason == "rung 1: rank 2 of 2, only the best trial continues, and no more trials come"
 
 
 def test_with_stop_bad_trials_end() -> None:

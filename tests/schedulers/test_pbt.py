@@ -146,7 +146,7 @@ def synchronous() -> Play:
 def test_all_wait_for_each_other() -> None:
     play = synchronous()
     assert play.host.decided[0].reason == (
-        "report 2: 1 of 4 trials of its population have reached it, and it waits for the others"
+        "report 2: 1 of 4 trials of its population have come to be compared"
     )
     assert said(play.report("d", 0.1, 0.1)) == ["pause d"]
     decided = play.pause("d")

@@ -63,11 +63,11 @@ def _fruitless(state: ExperimentState) -> Notice:
 
 
 def unsaved_notice(scheduler: str) -> Notice:
-    """Return the notice that a scheduler can do nothing with trials that save nothing.
+    """Return the notice that a scheduler could do nothing with trials that had saved nothing.
 
     ``scheduler``: its name or class name.
     """
     return Notice(
-        subject=f"the scheduler {scheduler} can neither pause nor continue trials, because they save no "
-        "checkpoints; let the trials call nni.save_checkpoint"
+        subject=f"the scheduler {scheduler} left trials as they were, because they had saved no checkpoint "
+        "when it compared them; let the trials call nni.save_checkpoint before that"
     )
