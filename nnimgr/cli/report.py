@@ -63,11 +63,10 @@ def report(
             terminal.say("\n".join(f"  {line}" for line in confirmed), indent="    ")
         if main:
             terminal.say(f"Best for several objectives: nnictl experiment pareto {profile['id']}")
-    terminal.say(f"Next: {_next(client, profile, failed, again, still_open=still_open)}")
+    terminal.say(f"Next: {_next(profile, failed, again, still_open=still_open)}")
 
 
 def _next(
-    client: Client,
     profile: Mapping[str, Any],
     failed: Mapping[str, Any] | None,
     again: str,
@@ -82,7 +81,7 @@ def _next(
     if profile["status"] not in ENDED:
         return f"nnictl top {experiment_id}"
     if profile["status"] == "STOPPED":
-        if failed is not None and _has_no_command(client, experiment_id, failed):
+        if failed is not None and _has_no_command(failed):
             return f"correct trialCommand, then: {again}"
         if failed is not None and not profile["counts"].get("SUCCEEDED"):
             resume = f"nnictl resume {experiment_id}"
@@ -93,7 +92,7 @@ def _next(
     if profile["bestTrial"] is not None:
         return f"nnictl experiment export {experiment_id} -t csv -f results.csv"
     if failed is not None:
-        if _has_no_command(client, experiment_id, failed):
+        if _has_no_command(failed):
             return f"correct trialCommand, then: {again}"
         if still_open:
             return f"{correct}, then: {retry}; or start again: {again}"
@@ -101,12 +100,9 @@ def _next(
     return f"see why no trial has a usable result: nnictl trial ls {experiment_id}"
 
 
-def _has_no_command(client: Client, experiment_id: str, trial: Mapping[str, Any]) -> bool:
+def _has_no_command(trial: Mapping[str, Any]) -> bool:
     """Return whether the trial has failed because its command cannot be executed."""
-    with contextlib.suppress(ClientError):  # the server may have exited with its last experiment
-        jobs = client.get("experiments", experiment_id, "trials", trial["id"])["jobs"]
-        return bool(jobs) and jobs[-1]["exitCode"] in _NO_COMMAND
-    return False
+    return any(f"(exit code {code})" in (trial["reason"] or "") for code in _NO_COMMAND)
 
 
 def _items(parameters: Any) -> list[tuple[str, Any]]:

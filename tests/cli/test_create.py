@@ -293,7 +293,7 @@ def test_a_command_that_is_not_found_is_corrected_first(
 ) -> None:
     def script(experiment: FakeExperiment) -> None:
         failed = trial("t0", 0, status="FAILED", reason="command not found: pyhton3 (exit code 127)")
-        experiment.trials.append({**failed, "jobs": [{"exitCode": 127}]})
+        experiment.trials.append(failed)
         experiment.profile["counts"] = {"FAILED": 1}
         server.emit(experiment, "ExperimentMoved", status="DONE", reason="all")
 
@@ -335,7 +335,7 @@ def test_what_failed_alike_is_corrected_first(
 ) -> None:
     def script(experiment: FakeExperiment) -> None:
         failed = trial("t0", 0, status="FAILED", reason=f"it failed (exit code {code})")
-        experiment.trials.append({**failed, "jobs": [{"exitCode": code}]})
+        experiment.trials.append(failed)
         experiment.profile["counts"] = {"FAILED": 1}
         server.emit(experiment, "ExperimentMoved", status="STOPPED", reason="all failed alike")
 
