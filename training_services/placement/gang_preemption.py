@@ -46,13 +46,13 @@ class GangPreemption:
         """
         hosts = [host.id for _, host in asked]
         told = self._preemption.told(experiment_id, hosts)
-        units = self._units(experiment_id, asked, first=hosts[0] if wants.bound else None)
+        units = self._units(experiment_id, wants, asked)
         if not units and told is None:
             return waits
         least = replace(wants, most=wants.least)
 
         def fits(units: Sequence[Sequence[Victim]]) -> bool:
-            return self._has_room(least, asked, between, [each for unit in units for each in unit])
+            return bool(self._chosen(least, asked, between, [each for unit in units for each in unit]))
 
         if not fits([]):
             found = fewest(units, fits)
@@ -63,13 +63,15 @@ class GangPreemption:
         return waits if told is None else replace(waits, reason=f"{waits.reason}; {told}")
 
     def _units(
-        self, experiment_id: str, asked: Sequence[tuple[Need, Host]], *, first: str | None
+        self, experiment_id: str, wants: GangWants, asked: Sequence[tuple[Need, Host]]
     ) -> list[list[Victim]]:
         """Return what can come free at once, the least important first: a member that its gang can do
         without, or all that a job holds, on several machines if the job is a gang.
         """
-        every = self._preemption.victims(experiment_id, [host.id for _, host in asked], first=first)
-        useful = [host.id for need, host in asked if self._is_useful(need, host, every)]
+        hosts = [host.id for _, host in asked]
+        first = hosts[0] if wants.bound else None
+        every = self._preemption.victims(experiment_id, hosts, first=first)
+        useful = [host.id for need, host in asked if self._is_useful(wants, need, host, every)]
         units: list[list[Victim]] = []
         stopped: set[str] = set()
         for victim in self._preemption.victims(experiment_id, useful, first=first):
@@ -81,13 +83,15 @@ class GangPreemption:
                 units.append(self._whole(victim, job_id))
         return units
 
-    def _is_useful(self, need: Need, host: Host, victims: Sequence[Victim]) -> bool:
-        """Return whether a member has no room on the machine now, and can get some."""
+    def _is_useful(self, wants: GangWants, need: Need, host: Host, victims: Sequence[Victim]) -> bool:
+        """Return whether the machine gets room for more members than now when its victims are gone."""
         here = [each for each in victims if each.host_id == host.id]
-        wants = GangWants(least=1, most=1)
-        if not here or self._has_room(wants, [(need, host)], None, []):
-            return False
-        return self._has_room(wants, [(need, host)], None, here)
+        alone = GangWants(least=1, most=wants.least, same_host=wants.same_host)
+
+        def members(gone: Sequence[Victim]) -> int:
+            return len(self._chosen(alone, [(need, host)], None, gone))
+
+        return bool(here) and members(here) > members([])
 
     def _whole(self, victim: Victim, job_id: str) -> list[Victim]:
         """Return all that the job holds of which the victim is a part."""
@@ -99,14 +103,17 @@ class GangPreemption:
         ]
         return found or [victim]
 
-    def _has_room(
+    def _chosen(
         self,
         wants: GangWants,
         asked: Sequence[tuple[Need, Host]],
         between: Between | None,
         victims: Sequence[Victim],
-    ) -> bool:
-        """Return whether a gang has room when the victims and the jobs that are being stopped are gone."""
+    ) -> Sequence[object]:
+        """Return the places that a gang gets when the victims and the jobs that are being stopped are gone.
+
+        If it has no room even then, there are none.
+        """
         gone: dict[str, list[Holding]] = {}
         for victim in victims:
             gone.setdefault(victim.host_id, []).append(victim.held)
@@ -116,4 +123,5 @@ class GangPreemption:
             held = [*self._held_before(need, host, going), *beside]
             return self._machine(host.id).place(need, host, held, leaving=going)
 
-        return not isinstance(choose_hosts(wants, asked, answer, between), Refused)
+        found = choose_hosts(wants, asked, answer, between)
+        return () if isinstance(found, Refused) else found

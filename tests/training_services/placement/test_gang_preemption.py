@@ -60,9 +60,9 @@ class Site:
         self.ledger.preemption.spares.placed(need(job).experiment_id, job, members)
         return hosts
 
-    def waits(self, job: str, wants: GangWants = TWO, hosts: list[Host] = HOSTS) -> str:
+    def waits(self, job: str, wants: GangWants = TWO, hosts: list[Host] = HOSTS, *, gpus: float = 2) -> str:
         """Ask for places of a gang in vain, and make room. Return why it waits."""
-        asked = [(need(job), host) for host in hosts]
+        asked = [(need(job, gpus), host) for host in hosts]
         assert isinstance(self.ledger.place_gang(wants, asked, None), Refused)
         name = need(job).experiment_id
         return self.ledger.gang_preemption.make_room(name, wants, asked, None, WAITS).reason
@@ -117,6 +117,15 @@ def test_a_machine_with_room_is_used(site: Site) -> None:
         site.runs(f"low-t{number}-1", host)
     site.waits("high-x-1")
     assert len(site.stopped) == 1
+
+
+@pytest.mark.parametrize(("members", "stopped"), [(2, ["low-a-1"]), (3, [])])
+def test_a_machine_with_room_for_some_of_the_members_gets_room_for_the_others(
+    site: Site, members: int, stopped: list[str]
+) -> None:
+    site.runs("low-a-1", HOSTS[0], 1)
+    site.waits("high-x-1", GangWants(least=members, most=4, same_host=True), HOSTS[:1], gpus=1)
+    assert site.stopped == stopped
 
 
 def test_equal_priorities_are_left_alone(site: Site) -> None:
