@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,12 +28,13 @@ __all__ = ["loaded", "main"]
 
 def main() -> None:
     """Run the sink that standard input names until the input ends. Exit with status 1 after an error."""
-    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
     os.dup2(2, 1)  # what libraries print goes to the log
     name_process("nnimgr-sink")
     start = json.loads(sys.stdin.readline())
+    progress = _Progress(sys.stdin, server=start["server"], closing_s=start["closing_s"])
     try:
-        _run(start, _Progress(sys.stdin), out)
+        _run(start, progress, out)
     except SinkError as error:
         _say(out, failed=str(error))
         sys.exit(1)
@@ -63,9 +65,14 @@ def loaded(target: str, arguments: Mapping[str, Any], code: str | None) -> Sink:
 
 
 class _Progress:
-    """Newest number on standard input, which a thread reads, so that a slow sink skips to it."""
+    """Newest number on standard input, which a thread reads, so that a slow sink skips to it.
 
-    def __init__(self, stream: TextIO) -> None:
+    If the server (pid ``server``) was killed, the process ends ``closing_s`` seconds later, even if its sink
+    hangs.
+    """
+
+    def __init__(self, stream: TextIO, *, server: int, closing_s: float) -> None:
+        self._server, self._closing_s = server, closing_s
         self._changed = threading.Condition()
         self._number, self._ended = 0, False
         threading.Thread(target=self._read, args=(stream,), daemon=True, name="progress").start()
@@ -84,6 +91,10 @@ class _Progress:
         with self._changed:
             self._ended = True
             self._changed.notify()
+        while os.getppid() == self._server:  # a server that lives ends a sink that hangs
+            time.sleep(1)
+        time.sleep(self._closing_s)
+        os._exit(1)
 
 
 def _run(start: Mapping[str, Any], progress: _Progress, out: TextIO) -> None:
@@ -129,7 +140,7 @@ def _lock(lock: TextIO, out: TextIO) -> None:
 def _say(out: TextIO, **said: Any) -> None:
     """Tell the server something. A server that was killed reads nothing any more."""
     try:
-        out.write(json.dumps(said) + "\n")
+        out.write(json.dumps(said, ensure_ascii=False) + "\n")
         out.flush()
     except BrokenPipeError:
         return

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import select
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,10 +36,30 @@ class Fails(Sink):
         self.until = Path(until)
     def open(self, experiment):
         if not self.until.exists():
-            raise SinkError("the place is not ready")
+            raise SinkError("the place a\\udcfe is not ready")
         return 0
     def write(self, events):
         self.until.with_suffix(".done").write_text(str(events[-1].number))
+"""
+
+
+HANGS = """
+import time
+from nnimgr.sink import Sink
+
+class Hangs(Sink):
+    def open(self, experiment):
+        time.sleep(600)
+"""
+# A server that starts a sink, prints its pid, and waits to be killed.
+SERVER = """
+import subprocess, sys, time
+worker = [sys.executable, "-m", "nnimgr.sinks.worker"]
+sink = subprocess.Popen(worker, stdin=subprocess.PIPE, text=True, start_new_session=True)
+sink.stdin.write(sys.argv[1] + "\\n")
+sink.stdin.flush()
+print(sink.pid, flush=True)
+time.sleep(600)
 """
 
 
@@ -111,6 +134,28 @@ async def test_no_process_runs_while_the_experiment_is_stopped(start: SinkStart)
     assert not there.notices
 
 
+def test_a_sink_that_hangs_ends_after_its_server_was_killed(start: SinkStart, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(HANGS)
+    first = {"target": "own:Hangs", "code": str(tmp_path), "arguments": {}, "directory": str(tmp_path)}
+    more: dict[str, object] = {
+        "database": str(start.database),
+        "experiment": start.database.parts[-3],
+        "closing_s": 0.01,
+        "server": 0,
+    }
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVER, json.dumps({**first, **more})], stdout=subprocess.PIPE
+    ) as server:
+        assert server.stdout is not None
+        pid = int(server.stdout.readline())
+        sink = os.pidfd_open(pid)
+        server.kill()
+    with contextlib.closing(select.epoll()) as ends:
+        ends.register(sink)
+        assert ends.poll(60)
+    os.close(sink)
+
+
 async def test_a_killed_process_is_started_again_and_doubles_nothing(start: SinkStart) -> None:
     state = state_of(start)
     there = SinkProcesses(lambda: 1, lambda index: start)
@@ -142,7 +187,7 @@ async def test_a_failing_sink_says_why_and_is_tried_again(start: SinkStart, tmp_
     there.turned(state)
     await until(lambda: bool(there.notices))
     (notice,) = there.notices.values()
-    assert notice.subject == "the sink Fails has failed and is started again: the place is not ready"
+    assert notice.subject == "the sink Fails has failed and is started again: the place a? is not ready"
     ready.touch()
     await until(lambda: not there.notices)
     await there.close()

@@ -205,6 +205,8 @@ class _Supervised:
             "directory": str(start.directory),
             "database": str(start.database),
             "experiment": self._id,
+            "server": os.getpid(),
+            "closing_s": CLOSING_S,
         }
         self._told = 0
         with contextlib.suppress(ConnectionError):  # the process has ended, which _run notices
