@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from training_services.base import FileListing, TrialFile
-from trial_keeper.machine.untrusted_files import Listed, PlainFile, list_files
+from trial_keeper.machine.untrusted_files import Listed, PlainFile, list_files, shown_name
 
 __all__ = [
     "LOG_NAMES",
@@ -76,7 +76,7 @@ def listing_of(found: Iterable[Listed], *, complete: bool) -> FileListing:
     """Convert a list of files to a ``FileListing``. A name that is not valid text is shown escaped."""
     files = tuple(
         TrialFile(
-            path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"),
+            shown_name(path),
             size,
             datetime.fromtimestamp(modified, UTC),
         )

@@ -34,12 +34,14 @@ from nnimgr.store.location import database_path
 from nnimgr.store.overview import stored_experiment
 from training_services.base import shown_bytes
 from training_services.private import make_private_folder
+from trial_keeper.machine.untrusted_files import raw_name, shown_name
 
 __all__ = ["load", "save"]
 
 _ENTRY = "nnictl/.experiment"
 _SPACE = "searchSpace/search_space.json"
 _LEFT_OUT = {"environ.json", "keeper", "keepers"}  # secrets, and files of this machine's keepers
+_ESCAPED = b"escaped"  # marks a file whose name is not UTF-8
 _PIECE = 1 << 20
 
 
@@ -180,7 +182,7 @@ def _written(target: Path) -> Iterator[zipfile.ZipFile]:
     fresh = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(fresh, "x", zipfile.ZIP_DEFLATED) as archive:
+        with zipfile.ZipFile(fresh, "x", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
             yield archive
         fresh.replace(target)
     except (OSError, StoreError) as error:
@@ -206,8 +208,11 @@ def _add_folder(archive: zipfile.ZipFile, folder: Path, name: str, *, leave: Set
             path = here / each
             if path.is_symlink() or not path.is_file():
                 continue
+            inside = f"{name}/{path.relative_to(folder).as_posix()}"
+            shown = shown_name(inside)
             with contextlib.suppress(FileNotFoundError):
-                archive.write(path, f"{name}/{path.relative_to(folder).as_posix()}")
+                archive.write(path, shown)
+                archive.getinfo(shown).comment = b"" if shown == inside else _ESCAPED
 
 
 def _add_database(archive: zipfile.ZipFile, folder: Path) -> None:
@@ -238,7 +243,7 @@ def _extract(archive: zipfile.ZipFile, prefix: str, target: Path, written: list[
     """
     make_private_folder(target)
     for info in archive.infolist():
-        path = PurePosixPath(info.filename)
+        path = PurePosixPath(raw_name(info.filename) if info.comment == _ESCAPED else info.filename)
         if not info.filename.startswith(prefix) or info.is_dir():
             continue
         if path.is_absolute() or ".." in path.parts:

@@ -27,6 +27,7 @@ from training_services.checkpoint_store import CheckpointStore, Damaged, Incomin
 from trial_keeper.checkpoints import contents
 from trial_keeper.checkpoints.incoming import FILES
 from trial_keeper.machine.disk import remove
+from trial_keeper.machine.untrusted_files import raw_name
 
 __all__ = ["get", "list_all", "pin", "unpin"]
 
@@ -180,7 +181,7 @@ def _fetch(
     path = ("experiments", entry.id, "trials", trial["id"], "files")
     listed = client.get(*path, attempt=attempt)["files"]
     items = [
-        [file["path"].removeprefix(folder), file["size"]]
+        [raw_name(file["path"].removeprefix(folder)), file["size"]]
         for file in listed
         if file["path"].startswith(folder)
     ]
@@ -230,7 +231,7 @@ def _chosen(trial: Mapping[str, Any], text: str | None, entry: IndexEntry) -> di
     for each in trial["checkpoints"]:
         if (each["attempt"], each["number"]) == (wanted["attempt"], wanted["number"]):
             if each in there:
-                return each
+                return dict(each)
             raise ClientError(f"Checkpoint {text} of trial {trial['sequence']} was deleted.", mend=mend)
     raise ClientError(f"Trial {trial['sequence']} has no checkpoint {text}.", mend=mend)
 

@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from nnimgr.client.errors import ClientError
 from nnimgr.client.lines import capital, names_command
 from trial_keeper.calls import local_http
+from trial_keeper.machine.untrusted_files import shown_name
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -226,7 +227,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         sent: Callable[[], None] | None = None,
     ) -> http.client.HTTPResponse:
-        target = self._root + "/".join(quote(part, safe="") for part in path)
+        target = self._root + "/".join(quote(shown_name(part), safe="") for part in path)
         if query:
             target += "?" + urlencode(query, doseq=True)
         fields = {**self._headers, **(headers or {})}

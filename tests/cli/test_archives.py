@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -75,6 +76,24 @@ def test_what_is_saved_can_be_loaded(
     config = reader.state().config
     assert config["trialCodeDirectory"] == config["trainingService"]["trialCodeDirectory"] == str(new_code)
     reader.close()
+
+
+def test_files_with_strange_names_and_times_are_saved_and_loaded(
+    server: FakeServer, entry: IndexEntry, tmp_path: Path
+) -> None:
+    folder = entry.directory / "trials" / "aaaaA"
+    (folder / "old").write_text("before the first time of zip files")
+    os.utime(folder / "old", (0, 0))
+    names = [b"a\xfe", b"b\\xfe"]
+    for name in names:
+        (folder / os.fsdecode(name)).write_bytes(name)
+    file = tmp_path / "saved.zip"
+    assert main(["experiment", "save", "abc", "--path", str(file)]) == 0
+    Index(server.home).remove("abc")
+    assert main(["experiment", "load", "--path", str(file), "--logDir", str(tmp_path / "there")]) == 0
+    there = tmp_path / "there" / "abc" / "trials" / "aaaaA"
+    assert [(there / os.fsdecode(name)).read_bytes() for name in names] == names
+    assert (there / "old").exists()
 
 
 def test_files_that_are_no_saved_experiment(

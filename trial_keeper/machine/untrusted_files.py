@@ -15,6 +15,7 @@ MOST_FILES = 10_000  # entries in one listing
 _CHUNK = 1 << 16
 _PRIVATE = ".nnimgr"  # folder with the claim of keepers before version 0.2
 _OWN = ".nni"  # folder that every attempt's folder contains
+_BYTE = re.compile(r"\\x([89a-f][0-9a-f])")  # a byte that is no text, as ``shown_name`` writes it
 _ATTEMPT = re.compile("attempt-[0-9]+")  # folder of a later attempt, inside the first attempt's folder
 
 
@@ -24,6 +25,16 @@ def check_path(path: str) -> list[str]:
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
         raise ValueError(f"{path!r} is not the name of a file")
     return parts
+
+
+def shown_name(name: str) -> str:
+    """Return the name of a file as valid text: bytes that are not UTF-8 are shown as in ``\\xfe``."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def raw_name(shown: str) -> str:
+    """Return the name that ``shown_name`` shows so, if its bytes are not UTF-8."""
+    return _BYTE.sub(lambda match: chr(0xDC00 + int(match.group(1), 16)), shown)
 
 
 class PlainFile:
@@ -155,8 +166,15 @@ def _is_attempt(folder: int, name: str) -> bool:
 
 
 def _open_at(directory: int, name: str, flags: int) -> int:
+    """Open a file or folder. ``name``: its name, or how ``shown_name`` shows it."""
+    flags |= os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags, dir_fd=directory)
+        try:
+            return os.open(name, flags, dir_fd=directory)
+        except FileNotFoundError:
+            if raw_name(name) == name:
+                raise
+            return os.open(raw_name(name), flags, dir_fd=directory)
     except FileNotFoundError:
         raise
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trial_keeper.machine import untrusted_files
-from trial_keeper.machine.untrusted_files import PlainFile
+from trial_keeper.machine.untrusted_files import PlainFile, list_files, shown_name
 
 
 def last_lines(content: bytes, count: int) -> bytes:
@@ -33,6 +34,20 @@ def test_a_tail_is_the_last_lines(
         read = b"".join(iter(file.read, b""))
     assert read == last_lines(content, tail)
     assert start == len(content) - len(read)
+
+
+def test_a_name_that_is_no_text_is_found_by_what_a_listing_shows(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"d\xff")
+    folder.mkdir()
+    (folder / os.fsdecode(b"a\xfe")).write_bytes(b"found")
+    (tmp_path / "a\\xfe").write_bytes(b"plain")
+    (listed, plain), complete = list_files(str(tmp_path), [])
+    assert complete and (listed.path, shown_name(plain.path)) == ("a\\xfe", "d\\xff/a\\xfe")
+    for name, content in ((listed.path, b"plain"), (shown_name(plain.path), b"found")):
+        with closing(PlainFile(str(tmp_path), [], name)) as file:
+            assert file.read() == content
+    with pytest.raises(FileNotFoundError):
+        PlainFile(str(tmp_path), [], "b\\xfe")
 
 
 def test_what_is_before_the_last_lines_is_not_read(tmp_path: Path) -> None:
