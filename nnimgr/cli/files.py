@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import shlex
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal, shown_time
 from nnimgr.cli.times import when
 from nnimgr.cli.trials import file_sentence, trial_named
+from nnimgr.cli.written import written
 from nnimgr.client.errors import ClientError
 from nnimgr.client.waits import awaited
 from nnimgr.home import Home
@@ -112,23 +112,15 @@ def _fetch(chunks: Iterator[bytes], target: Path) -> int:
             f"{target} is a directory.",
             mend=f"Name a file in the directory: {{command}} --output {shlex.quote(str(target / 'FILE'))}",
         )
-    part = target.with_name(f"{target.name}.part{os.getpid()}")
     # Get the first bytes before a file is created, so that an error of the server leaves no file.
     first = next(chunks, b"")
     try:
-        try:
-            with part.open("xb") as file:
-                file.write(first)
-                size = len(first) + _copy(chunks, file)
-            part.replace(target)
-        except OSError as error:
-            where = error.filename or part
-            raise ClientError(f"{where} cannot be written: {error.strerror or error}.") from error
-    except BaseException:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise
-    return size
+        with written(target) as file:
+            file.write(first)
+            return len(first) + _copy(chunks, file)
+    except OSError as error:
+        where = error.filename or target
+        raise ClientError(f"{where} cannot be written: {error.strerror or error}.") from error
 
 
 def _copy(chunks: Iterator[bytes], file: BinaryIO) -> int:

@@ -39,14 +39,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = Command(parsed.prog, after_verb, parsed=vars(parsed), actions=parsed.actions)
     terminal = Terminal(as_json=getattr(parsed, "json", False), command=command)
     try:
-        if not sys.platform.startswith("linux"):
-            raise ClientError(f"nnimgr runs on Linux only, not on {sys.platform}.")
-        code = _load(parsed.verb)(parsed, terminal)
+        try:
+            if not sys.platform.startswith("linux"):
+                raise ClientError(f"nnimgr runs on Linux only, not on {sys.platform}.")
+            code = _load(parsed.verb)(parsed, terminal)
+        except ClientError as error:
+            terminal.fail(error)
+            code = error.code
         sys.stdout.flush()
         return code
-    except ClientError as error:
-        terminal.fail(error)
-        return error.code
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:  # the reader of the output has closed the pipe

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import csv
 import io
 import json
@@ -20,6 +19,7 @@ from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.update import read_plain
+from nnimgr.cli.written import written
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
 from nnimgr.client.waits import waiting
@@ -286,24 +286,11 @@ def _cell(value: Any) -> Any:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write ``text`` to the file ``path``, completely or not at all, because the disk may be full.
-
-    A device or a pipe is written to directly.
-    """
-    content = text.encode("utf-8", "backslashreplace")
-    fresh: Path | None = None
+    """Write ``text`` to the file ``path``, completely or not at all, because the disk may be full."""
     try:
-        if path.exists() and not path.is_file():
-            path.write_bytes(content)
-            return
-        target = path.resolve()
-        fresh = target.with_name(f".{target.name}.{os.getpid()}")
-        fresh.write_bytes(content)
-        fresh.replace(target)
+        with written(path) as file:
+            file.write(text.encode("utf-8", "backslashreplace"))
     except OSError as error:
-        with contextlib.suppress(OSError):
-            if fresh is not None:
-                fresh.unlink(missing_ok=True)
         raise ClientError(
             f"{path} cannot be written: {error.strerror}.",
             mend="Write to another file: {command} --filename FILE",

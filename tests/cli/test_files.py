@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,21 @@ def test_what_does_not_come_whole_is_not_left_behind(
     assert main(["trial", "get", "-T", "ta", "--file", "model/best.bin", "-o", "no/such/folder"]) == 1
     assert "cannot be written" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
+
+
+def test_what_is_no_plain_file_is_written_to_and_not_replaced(
+    server: FakeServer, experiment: FakeExperiment, tmp_path: Path
+) -> None:
+    experiment.logs["small"] = b"a content"
+    get = ["trial", "get", "-T", "ta", "--file", "small", "--output"]
+    pipe, target, link = tmp_path / "pipe", tmp_path / "target", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(target)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert main([*get, str(pipe)]) == 0 and pipe.is_fifo()
+        content = os.read(reader, 1 << 20)
+    finally:
+        os.close(reader)
+    assert main([*get, str(link)]) == 0
+    assert link.is_symlink() and target.read_bytes() == content == b"a content"

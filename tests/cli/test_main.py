@@ -186,6 +186,12 @@ def test_an_output_that_takes_nothing(server: FakeServer, redirection: str, code
     assert (found.returncode, found.stdout, found.stderr) == (code, b"", told)
 
 
+def test_an_error_as_json_in_an_output_that_takes_nothing(server: FakeServer) -> None:
+    command = f"{sys.executable} -m nnimgr.cli.main trial ls none --json >/dev/full"
+    found = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
+    assert found.returncode == 1 and b"Traceback" not in found.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
