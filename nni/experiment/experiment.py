@@ -165,7 +165,7 @@ class Experiment:
         entry = self._entry()
         with _readable():
             client, _ = experiments.server_for(self._home, entry, port=port, url_prefix=self.url_prefix)
-            experiments.view_experiment(client, self.id)
+            experiments.view_experiment(client, entry)
         self._opened(client, RunMode.Background, after=0)
         if not non_blocking:
             try:

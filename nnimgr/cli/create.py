@@ -137,7 +137,7 @@ def view(args: argparse.Namespace, terminal: Terminal) -> int:
         with ended_if_refused(home, args.port or entry.port or DEFAULT_PORT):
             client, _ = server_for(home, entry, port=args.port, no_token=args.no_token)
             terminal.stamped(f"Viewing experiment, Experiment ID: {entry.id}")
-            view_experiment(client, entry.id)
+            view_experiment(client, entry)
     except HomeError as error:
         raise ClientError(str(error)) from error
     url = _address(client, entry.id, terminal)

@@ -13,7 +13,7 @@ from nnimgr.cli.terminal import printable, shown_time
 from nnimgr.cli.times import when
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
-from nnimgr.client.experiments import has_command, refuse_without_command, runs
+from nnimgr.client.experiments import has_command, mend_of_missing, refuse_without_command, runs
 from nnimgr.client.lines import fitted, terminal_width
 from nnimgr.client.servers import DEFAULT_PORT, connect, usable_port
 from nnimgr.client.waits import waiting
@@ -21,7 +21,7 @@ from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry
 from nnimgr.rules.terms import STOPPED_BY_USER
 from nnimgr.spelling import nearest
-from nnimgr.store.location import is_nnis_own
+from nnimgr.store.location import database_path, is_nnis_own
 
 __all__ = [
     "ambiguous",
@@ -342,7 +342,9 @@ def client_of(home: Home, entry: IndexEntry, *, port: int | None = None, to_stop
     if (only_reads or to_stop) and port is None:
         chosen = usable_port(home, chosen)
     client = connect(home, chosen, only_reads=only_reads)
-    client.mends = {404: f"See: nnictl trial ls {entry.id}", 409: _mend_of(entry)}
+    there = database_path(entry.directory).exists()
+    listed = f"See: nnictl trial ls {entry.id}" if there else mend_of_missing(entry)
+    client.mends = {404: listed, 409: _mend_of(entry) if there else listed}
     return client
 
 

@@ -15,6 +15,7 @@ from nnimgr.client.servers import DEFAULT_PORT, ServerStart, answering, connect,
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
+from nnimgr.store.location import database_path, is_nnis_own
 
 __all__ = [
     "ENDED",
@@ -25,6 +26,7 @@ __all__ = [
     "events_to_the_end",
     "has_command",
     "is_stopped",
+    "mend_of_missing",
     "post_experiment",
     "refuse_nni",
     "refuse_without_command",
@@ -176,13 +178,30 @@ def has_command(entry: IndexEntry) -> bool:
 
 
 def refuse_without_command(entry: IndexEntry) -> None:
-    """Raise ClientError if the experiment was imported without a trial command, so that it is only shown."""
+    """Raise ClientError if the experiment has no database, or was imported without a trial command, so that
+    it is only shown.
+    """
+    _refuse_without_database(entry)
     if not has_command(entry):
         raise ClientError(
             f"Experiment {entry.id} was imported without a trial command, so it cannot run trials.",
             mend="Import it again with a configuration: nnictl experiment import --from KIND SOURCE "
             f"--config FILE\n  Or see its trials: nnictl view {entry.id}",
         )
+
+
+def mend_of_missing(entry: IndexEntry) -> str:
+    """Return what to suggest to the user if the experiment's database is not in its folder."""
+    return (
+        f"If its folder was moved: nnictl view --experiment_dir FOLDER\n"
+        f"  To remove it from the list: nnictl experiment delete {entry.id}"
+    )
+
+
+def _refuse_without_database(entry: IndexEntry) -> None:
+    if not database_path(entry.directory).exists() and not is_nnis_own(entry.directory):
+        sentence = f"Experiment {entry.id} has no database in {entry.directory}."
+        raise ClientError(sentence, mend=mend_of_missing(entry))
 
 
 def resume_experiment(client: Client, entry: IndexEntry) -> None:
@@ -212,12 +231,13 @@ def dashboard_address(client: Client, experiment_id: str | None = None) -> Mappi
     return answer
 
 
-def view_experiment(client: Client, experiment_id: str) -> None:
+def view_experiment(client: Client, entry: IndexEntry) -> None:
     """Let the server show a stopped experiment until a user stops it again. Raise ClientError."""
-    opened = f"It is open already. See it in a browser: nnictl webui url {experiment_id}"
+    _refuse_without_database(entry)
+    opened = f"It is open already. See it in a browser: nnictl webui url {entry.id}"
     client.mends = {409: opened, 503: _TRY_LATER}
-    with waiting(f"waiting until the server has opened experiment {experiment_id}"):
-        client.post("experiments", experiment_id, "view", timeout_s=None)
+    with waiting(f"waiting until the server has opened experiment {entry.id}"):
+        client.post("experiments", entry.id, "view", timeout_s=None)
 
 
 def stop_experiment(

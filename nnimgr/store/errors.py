@@ -2,6 +2,7 @@
 
 StoreError            the database cannot be read or written
 +-- StoreLocked       another server holds the database
++-- DatabaseDeleted   the database is no longer in its folder
 +-- NewerDatabase     a newer nnimgr has written the database
 """
 
@@ -21,6 +22,13 @@ class StoreLocked(StoreError):
 def empty_database(path: Path) -> StoreError:
     """Build the error for an experiment's database that has lost all of its content."""
     return StoreError(f"the database {path} is empty; put a copy of it back in its place")
+
+
+class DatabaseDeleted(StoreError):
+    """Error: the experiment's database is no longer in its folder."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"the database {path} was deleted; put a copy of it back in its place")
 
 
 class NewerDatabase(StoreError):

@@ -23,7 +23,7 @@ from nnimgr.rules import facts as f
 from nnimgr.rules.fold import apply
 from nnimgr.rules.state import ExperimentState, Touched
 from nnimgr.store import schema
-from nnimgr.store.errors import StoreError, StoreLocked
+from nnimgr.store.errors import DatabaseDeleted, StoreError, StoreLocked
 from nnimgr.store.high_water import HighWater, HighWaterFile
 from nnimgr.store.holder import holder, write_holder
 from nnimgr.store.location import database_path
@@ -129,12 +129,12 @@ class ExperimentWriter:
         self._engine: Engine | None = None
         self._connection: Connection | None = None
 
-    async def open(self) -> ExperimentState:
+    async def open(self, *, new: bool = True) -> ExperimentState:
         """Lock and open the database. Return the experiment's state, which is empty if the database is new.
 
-        Raise StoreLocked or StoreError.
+        ``new``: whether a database that does not exist is created. Raise StoreLocked or StoreError.
         """
-        return await self._call(self._open)
+        return await self._call(lambda: self._open(new))
 
     async def append(self, state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) -> None:
         """Commit the facts of one turn durably to the database. Raise StoreError; the writer cannot be
@@ -173,7 +173,9 @@ class ExperimentWriter:
 
     # ---- in the writer's thread ---------------------------------------------------------------------------
 
-    def _open(self) -> ExperimentState:
+    def _open(self, new: bool) -> ExperimentState:
+        if not new and not self.path.exists():
+            raise DatabaseDeleted(self.path)
         make_private_folder(self.path.parent)
         forbid_writing(self.path.parent.parent)  # the owner may have shared the folder with others
         tighten(self.path.parent, FOLDER)
@@ -211,7 +213,9 @@ class ExperimentWriter:
 
     def _write(self, rows: Batch, mark: HighWater) -> None:
         connection = self._connection
-        assert connection is not None
+        assert connection is not None and self._lock is not None
+        if not os.fstat(self._lock).st_nlink:  # SQLite would go on writing to files that have no name
+            raise DatabaseDeleted(self.path)
         run = connection.exec_driver_sql
         with connection.begin():
             run("BEGIN IMMEDIATE")

@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry
+from nnimgr.store.location import database_path
 from tests.trial_keeper.harness import DEADLINE_S, LocalServer
 
 CANCELLED = {"status": "SYS_CANCELED", "reason": "the experiment was stopped"}
@@ -193,9 +194,12 @@ class FakeServer:
             status=status,
             platform=experiment.profile["platform"],
             name="a name",
-            log_dir="/data",
+            log_dir=str(self.home.path / "data"),
         )
         Index(self.home).add(entry)
+        path = database_path(entry.directory)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
         return experiment
 
     def emit(self, experiment: FakeExperiment, kind: str, **fields: Any) -> None:

@@ -176,6 +176,7 @@ def test_tags_of_trials_have_a_column_once_there_are_any(busy: FakeServer) -> No
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_no_line_is_wider_than_the_terminal(busy: FakeServer, columns: int) -> None:
+    Index(busy.home).update("abcdefgh", log_dir="/data")  # a short path, which fits into each terminal
     for words in (["trial", "ls"], ["experiment", "list"], ["experiment", "show"], ["experiment", "status"]):
         assert in_a_terminal(*words, columns=columns).widest <= columns
 

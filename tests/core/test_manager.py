@@ -299,6 +299,19 @@ async def test_one_broken_database_does_not_keep_the_others_from_being_served(
         await eventually(lambda: manager.find("empty") is not None)
 
 
+async def test_an_experiment_whose_folder_is_deleted_is_closed_and_can_be_deleted(server: Server) -> None:
+    async with server.manager() as manager:
+        await manager.create(server.new("mine"))
+        await manager.create(server.new("other"))
+        shutil.rmtree(server.home.path / "mine")
+        with pytest.raises(RequestRefused, match="was deleted; put a copy of it back"):
+            await manager.stop("mine", detach=False)
+        await eventually(lambda: Index(server.home).entries()["mine"].status == "STOPPED")
+        assert manager.find("mine") is None and not (server.home.path / "mine").exists()
+        assert await manager.delete("mine") == []
+        assert list(Index(server.home).entries()) == ["other"]
+
+
 async def test_a_resume_is_in_the_index_before_it_is_answered(server: Server) -> None:
     async with server.manager() as manager:
         await manager.create(server.new("mine", maxTrialNumber=5))

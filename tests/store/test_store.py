@@ -17,7 +17,7 @@ from sqlalchemy import create_engine
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import ExperimentState, Touched
 from nnimgr.store import writer as store
-from nnimgr.store.errors import NewerDatabase, StoreError, StoreLocked
+from nnimgr.store.errors import DatabaseDeleted, NewerDatabase, StoreError, StoreLocked
 from nnimgr.store.location import database_path
 from nnimgr.store.overview import stored_live_trials, stored_status
 from nnimgr.store.reader import ExperimentReader
@@ -53,6 +53,20 @@ async def writer(tmp_path: Path) -> AsyncIterator[ExperimentWriter]:
     assert state == ExperimentState()
     yield writer
     await writer.close()
+
+
+async def test_nothing_is_written_to_a_database_that_was_deleted(
+    writer: ExperimentWriter, tmp_path: Path
+) -> None:
+    life = busy_life()
+    shutil.rmtree(tmp_path / "db")
+    with pytest.raises(DatabaseDeleted, match="was deleted; put a copy of it back"):
+        await life.store(writer)
+    again = ExperimentWriter(tmp_path)
+    with pytest.raises(DatabaseDeleted):
+        await again.open(new=False)
+    assert not (tmp_path / "db").exists()
+    await again.close()
 
 
 def busy_life() -> StoredLife:

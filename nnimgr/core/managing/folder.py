@@ -78,10 +78,13 @@ class Surroundings:
             "python": self.python,
             "secrets": dict(self.secrets),
         }
-        with open(descriptor, "w", encoding="utf-8") as file:
-            json.dump(body, file)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with open(descriptor, "w", encoding="utf-8") as file:
+                json.dump(body, file)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:  # such as a full disk, for which Python names no file
+            raise OSError(error.errno, error.strerror, str(path)) from error
         fresh.replace(path)
 
 

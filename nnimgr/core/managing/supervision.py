@@ -23,7 +23,7 @@ from nnimgr.core.managing.tuner_change import check_tuner
 from nnimgr.core.running.runner import LIVE, ExperimentRunner, first_error
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import ExperimentState
-from nnimgr.store.errors import StoreError, empty_database
+from nnimgr.store.errors import DatabaseDeleted, StoreError, empty_database
 from nnimgr.store.writer import ExperimentWriter
 
 __all__ = ["Held", "Supervision"]
@@ -176,7 +176,7 @@ class Supervision:
         await self._free(directory.name)
         writer = ExperimentWriter(directory)
         try:
-            state = await writer.open()
+            state = await writer.open(new=bool(created))
             if not created and not state.id:
                 raise empty_database(writer.path)
             if created and state.id:
@@ -230,8 +230,8 @@ class Supervision:
     async def _keep_running(self, held: Held) -> None:
         """Run the experiment's runner until it ends.
 
-        After a failed commit, restart the runner from the database, with back-off. After an internal error,
-        set the status to ERROR.
+        After a failed commit, restart the runner from the database, with back-off. If the database was
+        deleted, close the experiment. After an internal error, set the status to ERROR.
         """
         loop = asyncio.get_running_loop()
         first, longest = RESTART_S
@@ -255,7 +255,11 @@ class Supervision:
                 if isinstance(error, StoreError):
                     held.trouble = str(error)
                     logger.error("experiment %s: %s", held.id, error)
-                    continue
+                    if not isinstance(error, DatabaseDeleted):
+                        continue
+                    held.status = f.ExperimentStatus.STOPPED
+                    self._held.pop(held.id, None)
+                    return
                 held.trouble = f"a bug in nnimgr stopped the experiment: {type(error).__name__}: {error}"
                 held.status = f.ExperimentStatus.ERROR
                 logger.error("experiment %s: its runner has failed", held.id, exc_info=group)

@@ -33,6 +33,7 @@ from nnimgr.rules.confirmations import about_confirmation
 from nnimgr.rules.fold import admits, apply, measured
 from nnimgr.rules.plan import plan
 from nnimgr.rules.state import ExperimentState, Touched
+from nnimgr.store.errors import StoreError
 from training_services.base import TrainingService
 
 logger = logging.getLogger(__name__)
@@ -57,10 +58,10 @@ class Writer(Protocol):
 
 
 class RunnerClosed(RequestRefused):
-    """Error: the experiment's runner has ended."""
+    """Error: the experiment's runner has ended. ``why``: one sentence."""
 
-    def __init__(self) -> None:
-        super().__init__("the experiment is being closed; try again")
+    def __init__(self, why: str = "the experiment is being closed; try again") -> None:
+        super().__init__(why)
 
 
 @dataclass(slots=True)
@@ -377,13 +378,13 @@ class ExperimentRunner(TakesRequests):
         self._closing = True  # no more requests are accepted
         if not self._first_turn.done():
             _fail(self._first_turn, end)
-        _fail(self._tick, RunnerClosed())
+        _fail(self._tick, closed := _closed(end))
         for item in await self._mailbox.take(0):
             if isinstance(item, Request) and not item.answer.done():
-                item.answer.set_exception(RunnerClosed())
+                item.answer.set_exception(closed)
         for answer, _ in self._turn.answers:
             if not answer.done():
-                answer.set_exception(RunnerClosed())
+                answer.set_exception(closed)
         if self.search is not None:
             await self.search.close()
         await self.session.detach()
@@ -395,6 +396,12 @@ def first_error(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+def _closed(end: BaseException) -> RunnerClosed:
+    """Return the error for the requests that a runner leaves open. It says so if the database is to blame."""
+    error = first_error(end)
+    return RunnerClosed(str(error)) if isinstance(error, StoreError) else RunnerClosed()
 
 
 def _fail(future: asyncio.Future[None], end: BaseException) -> None:
