@@ -305,8 +305,10 @@ class TunerHost:
         text = json_text(parameters, f"parameter set {parameter_id}")
         if is_deep(parameters):
             raise ValueError(f"parameter set {parameter_id} is nested too deeply")
-        dumps_state = self._abilities.dumps_state
-        state = json_text(self._tuner.dump_state(), "the result of dump_state") if dumps_state else None
+        state = self._dumped() if self._abilities.dumps_state else None
+        if isinstance(state, Failed):
+            self._calls.complain(state)
+            return
         self._feed.suggested(parameter_id, parameters)
         trial_id = self._open.pop(parameter_id, None)
         if trial_id is not None:
@@ -314,6 +316,12 @@ class TunerHost:
         reuse = None if trial_id is not None else self._enforcement.result_of(text)
         self._channel.send(
             Suggestion(parameter_id=parameter_id, parameters=text, fed_to=fed_to, state=state, reuse=reuse)
+        )
+
+    def _dumped(self) -> str | Failed:
+        """Return the tuner's state as JSON, or what to tell the server if the tuner cannot say it."""
+        return self._calls.attempt(
+            "dump_state", lambda: json_text(self._tuner.dump_state(), "the result of dump_state")
         )
 
 

@@ -187,7 +187,8 @@ def _refused(state: ExperimentState, fact: f.DecisionRefused, r: f.Recorded) -> 
         return
     state.touched.trials[trial.id] = trial
     trial.decided = max(trial.decided, fact.cause)
-    trial.note = f"the scheduler cannot {fact.kind} the trial: {fact.reason}"
+    if trial.final_text is None:  # else there is nothing that the scheduler could change any more
+        trial.note = f"the scheduler cannot {fact.kind} the trial: {fact.reason}"
     if trial.next_leg is not None and trial.next_leg.cause == fact.cause:
         trial.next_leg = None
         if trial.target is f.StopKind.LEG:

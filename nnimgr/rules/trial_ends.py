@@ -47,6 +47,7 @@ _STAYS = (
     f.StopKind.SHRINK,
     f.StopKind.PREEMPT,
 )  # targets of trials that get another attempt at once
+_DAMAGED = "the metrics file "  # beginning of what a keeper says about a file that it cannot read to its end
 _SHELL_SAYS = {126: "command cannot be executed", 127: "command not found"}
 # sh: 1: NAME: not found, bash: line 1: NAME: cannot execute: required file not found
 _NAMED_BY_THE_SHELL = re.compile(r"(?:^|: )([^:]+): (?:cannot execute: )?[^:]+$")
@@ -342,6 +343,8 @@ def fault_of_result(state: ExperimentState, trial: TrialState) -> str | None:
             )
         if returns:
             return f"no result: the trial has returned and reported nothing; {remedy}"
+        if trial.note is not None and trial.note.startswith(_DAMAGED):
+            return f"no result: {trial.note}"
         return "no result: the trial never called nni.report_final_result()"
     if trial.final_value is not None or state.traits.own:
         return None

@@ -102,6 +102,20 @@ async def test_a_tuner_gets_each_result_once_and_in_order(host: Host, make_past:
     assert not tuner.of_kind(m.Failed)
 
 
+async def test_a_tuner_that_cannot_say_its_state_is_blamed_for_that(host: Host, make_past: MakePast) -> None:
+    broken = """
+        def dump_state(self): raise ValueError("no state")
+        def load_state(self, state): pass
+    """
+    tuner = await host(code=recorder(broken), database=str(make_past().path))
+    tuner.ask(0, fed_to=0)
+    failed = await tuner.expect(m.Failed)
+    assert (failed.call, failed.sentence) == (
+        "dump_state",
+        "the tuner's dump_state raised ValueError: no state",
+    )
+
+
 async def test_a_tuner_without_the_method_gets_none(host: Host, make_past: MakePast) -> None:
     past = make_past()
     code = recorder().replace("def receive_intermediate_result", "def other")

@@ -81,6 +81,7 @@ def test_a_trial_that_has_reported_its_final_result_is_let_alone(kind: f.Decisio
     member.life.final(1, 0.9, 1)
     more = {"parameters": '{"x": 2}', "donor": donor.id, "checkpoint": (1, 1)} if kind is K.EXPLOIT else {}
     assert refusal(decide(member, kind, **more)) == "the trial has reported its final result already"
+    assert member.trial.note is None
     member.end(0)
     assert member.life.ended()[member.id][0] is S.SUCCEEDED
 

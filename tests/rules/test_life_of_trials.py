@@ -41,6 +41,14 @@ def test_an_exit_decides_the_status(code: int | None, signal: int | None, status
     assert life.ended()[life.trial(0)] == (status, reason)
 
 
+def test_a_result_behind_damaged_metrics_is_not_said_to_be_never_reported() -> None:
+    life = Life()
+    life.start(0)
+    message = "the metrics file holds no frame header at byte 105; nothing from there on is read"
+    life.end(0, 0, message=message)
+    assert life.ended()[life.trial(0)] == (S.SUCCEEDED, f"no result: {message}")
+
+
 def test_a_user_stops_a_running_trial() -> None:
     life = Life()
     life.start(0)
