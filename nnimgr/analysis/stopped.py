@@ -12,7 +12,7 @@ from nnimgr.analysis.cache import follow, once
 from nnimgr.analysis.column import Array
 from nnimgr.analysis.columns import Columns
 from nnimgr.analysis.filters import matching
-from nnimgr.analysis.verdicts import Verdicts
+from nnimgr.analysis.verdicts import SCHEDULER, Verdicts
 from nnimgr.builtins import meant
 from nnimgr.rules.facts import TrialStatus
 from nnimgr.store.bulk import Snapshot
@@ -28,14 +28,15 @@ def stopped(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) 
     ``models.StoppedTrials``.
 
     ``arguments`` has ``filter``, ``by`` (return only trials with this cause of the stop), ``offset`` and
-    ``limit``. Trials with the status EARLY_STOPPED were stopped by the assessor or by maxTrialDuration. In
-    NNI, maxTrialDuration does not give this status.
+    ``limit``. Trials with the status EARLY_STOPPED were stopped by the assessor, the scheduler or
+    maxTrialDuration. In NNI, maxTrialDuration does not give this status.
     """
     found = once(columns, "stopped", lambda: _found(columns, follow(columns, snapshot, Verdicts)))
     among = matching(columns, arguments.get("filter") or "")
     rows = np.flatnonzero(among & (found["by"] != ""))
     counts = {
-        by: int(np.count_nonzero(found["by"][rows] == by)) for by in (ASSESSOR, DURATION, *_BY.values())
+        by: int(np.count_nonzero(found["by"][rows] == by))
+        for by in (ASSESSOR, SCHEDULER, DURATION, *_BY.values())
     }
     if arguments.get("by"):
         rows = rows[found["by"][rows] == arguments["by"]]
@@ -65,7 +66,7 @@ def _found(columns: Columns, verdicts: Verdicts) -> dict[str, Array]:
     """
     names = columns.categories["status"]
     status = columns.arrays["status"]
-    by = np.zeros(len(columns), "U8")
+    by = np.zeros(len(columns), "U9")
     for name, who in ((TrialStatus.EARLY_STOPPED, DURATION), *_BY.items()):
         by[status == names.index(name.value)] = who
     steps = columns.arrays["intermediates"].astype(np.int64) - 1
@@ -73,7 +74,7 @@ def _found(columns: Columns, verdicts: Verdicts) -> dict[str, Array]:
     for row in np.flatnonzero(by == DURATION):
         judged = verdicts.of(columns, int(row))
         if judged is not None:
-            by[row] = ASSESSOR
+            by[row] = SCHEDULER if judged.by == SCHEDULER else ASSESSOR
             steps[row] = steps[row] if judged.step is None else judged.step
             values[row] = np.nan if judged.value is None else judged.value
     return {"by": by, "step": steps, "value": values}

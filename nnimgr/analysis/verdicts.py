@@ -13,7 +13,9 @@ from nnimgr.analysis.columns import Columns
 from nnimgr.rules.facts import TrialStatus
 from nnimgr.store.bulk import Snapshot
 
-__all__ = ["Judged", "Verdicts", "status_is"]
+__all__ = ["SCHEDULER", "Judged", "Verdicts", "status_is"]
+
+SCHEDULER = "scheduler"  # role of an algorithm
 
 
 class Judged(NamedTuple):
@@ -28,6 +30,7 @@ class Judged(NamedTuple):
     step: int | None
     value: float | None
     rung: int | None  # number of reports, from assessors that judge at rungs
+    by: str = "assessor"  # role of the algorithm
 
 
 class Verdicts:
@@ -38,15 +41,20 @@ class Verdicts:
 
     def refresh(self, columns: Columns, snapshot: Snapshot, *, after: int) -> None:
         """Update this table with the verdicts in the database that have fact numbers above ``after``."""
-        for number, trial_id, attempt, position, rung in snapshot.verdicts(after=after):
+        for number, trial_id, attempt, position, rung, by in snapshot.verdicts(after=after):
             metric = snapshot.metric_at(trial_id, attempt, position)
             step, value = (None, None) if metric is None else metric[:2]
-            self.found[trial_id.encode()] = Judged(number, attempt, step, value, rung)
+            self.found[trial_id.encode()] = Judged(number, attempt, step, value, rung, by)
 
     def of(self, columns: Columns, row: int) -> Judged | None:
-        """Return the verdict on the latest attempt of the trial in this row, None if there is none."""
+        """Return the verdict on the latest attempt of the trial in this row, None if there is none.
+
+        That of a scheduler also counts if the trial was paused meanwhile, and would have begun another one.
+        """
         judged = self.found.get(columns.ids[row])
-        return judged if judged is not None and judged.attempt == columns.arrays["attempt"][row] else None
+        if judged is None or judged.by == SCHEDULER:
+            return judged
+        return judged if judged.attempt == columns.arrays["attempt"][row] else None
 
 
 def status_is(columns: Columns, *statuses: TrialStatus) -> Array:

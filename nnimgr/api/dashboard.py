@@ -20,7 +20,7 @@ __all__ = ["missing_page", "page", "router"]
 router = APIRouter(include_in_schema=False)
 
 _FOLDER = Path(str(resources.files("nnimgr"))) / "webui"
-_ADDRESSES = ("/", "/new", "/resources", "/experiments/{path:path}")
+_ADDRESSES = ("/", "/new", "/compare", "/resources", "/experiments/{path:path}")
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
     "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"

@@ -36,7 +36,8 @@ _ATTEMPTS = (
 _ATTEMPTS_OF = " ".join((_ATTEMPTS, "AND trial_id IN (SELECT value FROM json_each(?))"))
 _VERDICTS = (
     "SELECT number, trial_id, json_extract(payload, '$.attempt'), json_extract(payload, '$.position'), "
-    "json_extract(payload, '$.rung') FROM facts WHERE experiment_id = ? AND number > ? AND kind = 'Verdict'"
+    "json_extract(payload, '$.rung'), coalesce(json_extract(payload, '$.by'), 'assessor') "
+    "FROM facts WHERE experiment_id = ? AND number > ? AND kind = 'Verdict'"
 )
 _OPINIONS = (
     "SELECT number, json_extract(payload, '$.reason'), json_extract(payload, '$.better') FROM facts "
@@ -81,13 +82,16 @@ class Attempt(NamedTuple):
 
 
 class StoppedAt(NamedTuple):
-    """Verdict of the assessor that a trial is bad, at the metric with this position in the attempt."""
+    """Verdict of an algorithm (``by``: its role) that a trial is bad, at the metric with this position in the
+    attempt.
+    """
 
     number: int
     trial_id: str
     attempt: int
     position: int
     rung: int | None = None
+    by: str = "assessor"
 
 
 class Opinion(NamedTuple):

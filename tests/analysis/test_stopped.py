@@ -49,7 +49,7 @@ def test_an_advisor_that_stops_trials_is_their_assessor() -> None:
 def test_each_kind_of_stop() -> None:
     answer = ask(*scene())
     assert answer["assessor"] == "Medianstop"
-    assert answer["counts"] == {"assessor": 1, "duration": 1, "user": 1, "system": 1}
+    assert answer["counts"] == {"assessor": 1, "scheduler": 0, "duration": 1, "user": 1, "system": 1}
     assert [(t["trialId"], t["by"], t["step"], t["value"]) for t in answer["trials"]] == [
         ("t1", "duration", 2, 0.3),
         ("t2", "user", None, None),
@@ -72,6 +72,15 @@ def test_a_verdict_on_an_earlier_attempt_does_not_count() -> None:
     columns, snapshot = scene()
     columns.arrays["attempt"][0] = 2
     assert ask(columns, snapshot)["counts"]["assessor"] == 0
+
+
+def test_a_trial_that_was_paused_may_be_stopped_by_its_scheduler() -> None:
+    columns, snapshot = scene()
+    columns.arrays["attempt"][1] = 2  # which would have begun after the pause
+    left = StoppedAt(11, "t1", 1, 1, 2, "scheduler")
+    snapshot = GivenSnapshot(verdicts=[left], metrics={("t1", 1, 1): (1, 0.2, "0.2")})
+    (told,) = ask(columns, snapshot, by="scheduler")["trials"]
+    assert (told["trialId"], told["step"], told["value"]) == ("t1", 1, 0.2)
 
 
 def test_steps_say_how_far_trials_came() -> None:

@@ -29,7 +29,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/new", "/resources", "/experiments/abc", "/experiments/abc/trials/x1"]
+    "path", ["/", "/new", "/compare", "/resources", "/experiments/abc", "/experiments/abc/trials/x1"]
 )
 async def test_every_address_of_it_is_the_one_page(lab: Lab, built: Path, path: str) -> None:
     answer = await lab.client.get(path)

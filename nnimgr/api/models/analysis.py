@@ -18,6 +18,7 @@ class OptimizeMode(StrEnum):
 
 class StoppedBy(StrEnum):
     ASSESSOR = "assessor"
+    SCHEDULER = "scheduler"
     DURATION = "duration"  # maxTrialDuration
     USER = "user"
     SYSTEM = "system"
@@ -158,6 +159,7 @@ class StoppedTrial(Model):
 
 class StoppedCounts(Model):
     assessor: int
+    scheduler: int
     duration: int
     user: int
     system: int
@@ -170,8 +172,8 @@ class StepCounts(Model):
 
 
 class StoppedTrials(Model):
-    """Trials that were stopped. The assessor or maxTrialDuration has stopped trials with the status
-    EARLY_STOPPED.
+    """Trials that were stopped. The assessor, the scheduler or maxTrialDuration has stopped trials with the
+    status EARLY_STOPPED.
     """
 
     revision: int

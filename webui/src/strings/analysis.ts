@@ -195,20 +195,27 @@ const stopped = {
   list: "Stopped trials",
   none: (assessor: string | null) =>
     assessor === null
-      ? "No trial was stopped; the experiment has no assessor."
+      ? "No trial was stopped."
       : `No trial was stopped yet, neither by the assessor ${assessor} nor otherwise.`,
   summary: (
     all: number,
     assessor: number,
     name: string | null,
+    scheduler: number,
     duration: number,
     user: number,
     system: number,
   ) =>
-    `${count(all)} trials were stopped: ${count(assessor)} by the assessor${name === null ? "" : ` ${name}`}, ${count(duration)} by maxTrialDuration, ${count(user)} by a user, ${count(system)} by the system.`,
+    `${count(all)} trials were stopped: ${count(assessor)} by the assessor${name === null ? "" : ` ${name}`}, ${count(scheduler)} by the scheduler, ${count(duration)} by maxTrialDuration, ${count(user)} by a user, ${count(system)} by the system.`,
   by: "By",
   anyone: "anyone",
-  names: { assessor: "assessor", duration: "maxTrialDuration", user: "user", system: "system" },
+  names: {
+    assessor: "assessor",
+    scheduler: "scheduler",
+    duration: "maxTrialDuration",
+    user: "user",
+    system: "system",
+  },
   trial: "Trial",
   step: "Step",
   value: "Value there",

@@ -17,7 +17,7 @@ import { textOf } from "./selection";
 import type { Shared } from "./shared";
 
 const PAGE = 50;
-const BY = ["assessor", "duration", "user", "system"] as const;
+const BY = ["assessor", "scheduler", "duration", "user", "system"] as const;
 
 /** Which trials were stopped before their end: by whom, at which step, with which value. */
 export default function Stopped({ shared }: { shared: Shared }) {
@@ -48,13 +48,21 @@ export default function Stopped({ shared }: { shared: Shared }) {
       <NoChart title={words.title} sentence={strings.common.loading} />
     );
   const { counts, total, trials, assessor } = answer.data;
-  const all = counts.assessor + counts.duration + counts.user + counts.system;
+  const all = counts.assessor + counts.scheduler + counts.duration + counts.user + counts.system;
   if (all === 0) return <NoChart title={words.title} sentence={words.none(assessor)} />;
   return (
     <>
       <Chart
         title={words.title}
-        summary={words.summary(all, counts.assessor, assessor, counts.duration, counts.user, counts.system)}
+        summary={words.summary(
+          all,
+          counts.assessor,
+          assessor,
+          counts.scheduler,
+          counts.duration,
+          counts.user,
+          counts.system,
+        )}
         option={option}
         height={200}
         tools={
