@@ -11,7 +11,7 @@ from typing import Any
 from nnimgr.client.calls import Client, ServerGone
 from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import runs
-from nnimgr.client.servers import DEFAULT_PORT, answering, connect
+from nnimgr.client.servers import DEFAULT_PORT, answering, connect, usable_port
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry
 from nnimgr.python.errors import Error, translated
@@ -44,12 +44,14 @@ class Connection:
             return connect(self.home, port)
 
     def port(self) -> int:
-        """Return the port of the experiment's server. An ended experiment needs no certain port."""
+        """Return the port of the experiment's server. An ended experiment may have another one, if a program
+        uses its port now.
+        """
         entry = self.entry()
         with translated():
-            if entry.port is not None and (runs(entry) or self.home.server_running(entry.port) is not None):
-                return entry.port
-            return chosen_port(self.home)
+            if entry.port is None:
+                return chosen_port(self.home)
+            return entry.port if runs(entry) else usable_port(self.home, entry.port)
 
     def get(self, *path: str, **query: Any) -> Any:
         """Return the JSON answer to a GET request. ``path``: the path below the experiment."""

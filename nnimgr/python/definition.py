@@ -301,7 +301,8 @@ def merged_config(
         if field not in defaults or fields[field] != defaults[field]:
             other, argument = json.dumps(fields[field]), _argument(field, fields[field])
             raise ArgumentConflict(
-                f"config.{field}: is {json.dumps(value)}, but {other} by {argument}; leave one of them out"
+                f"config.{field}: is {json.dumps(value)}, but {other} follows from {argument}; "
+                "leave one of them out"
             )
     return {**fields, **others}
 

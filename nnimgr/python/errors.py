@@ -115,13 +115,13 @@ def translated() -> Iterator[None]:
     try:
         yield
     except HomeError as error:
-        raise Error(str(error)) from error
+        raise Error(str(error)) from None
     except ClientError as error:
         if error.problems:
             raise ArgumentError("\n".join(map(_line, error.problems))) from None
         mend = with_calls(error.mend or "")
         sentence = "\n".join(map(_with_arguments, error.lines))
-        raise Error(sentence, plain=error.plain, hint="" if "{" in mend else mend) from error
+        raise Error(sentence, plain=error.plain, hint="" if "{" in mend else mend) from None
 
 
 def argument_of(field: str) -> str:

@@ -48,10 +48,10 @@ class Exchange:
             try:
                 return self._call(body)
             except Error as error:
-                cause = error.__cause__
+                cause = error.__context__
                 status = cause.status if isinstance(cause, ApiError) else None
                 if status == _REFUSED and self._connection.entry().status in ENDED:
-                    raise Ended(error.sentence, hint="To continue it: study.run.resume()") from error
+                    raise Ended(error.sentence, hint="To continue it: study.run.resume()") from None
                 lost = isinstance(cause, ServerGone) or status == _UNAVAILABLE
                 if not lost or not tries_left:
                     raise

@@ -125,10 +125,10 @@ class Results:
         return list(self.trials.with_status("FAILED"))
 
     def top(self, count: int = 10) -> list[Trial]:
-        """Return the trials with the best results in the search, the best one first."""
+        """Return the SUCCEEDED trials with the best results in the search, the best one first."""
         order = "asc" if self._profile["optimizeMode"] == "minimize" else "desc"
         found: list[Trial] = []
-        for fields in self._connection.pages(sort="value", order=order):
+        for fields in self._connection.pages(sort="value", order=order, status=["SUCCEEDED"]):
             if len(found) == count or fields["finalValue"] is None:
                 break
             if fields["source"] == "confirmation":

@@ -164,9 +164,10 @@ class Study:
         """End a trial with its result, or a list of trials with a list of results, in one request.
 
         ``ask``: number of further trials to ask for in the same request, which are returned. They take the
-        results into account. The list is empty if the study has ended. Raise LateResult as
-        ``AskedTrial.tell`` does, after all other results were stored. A call of ``ask`` with the same number
-        then returns the further trials.
+        results into account. The list is empty if the study has ended.
+
+        If a result comes too late, raise LateResult, as ``AskedTrial.tell`` does, after all other results
+        were stored. The method ``ask`` then returns the further trials.
         """
         if isinstance(trial, AskedTrial):
             pairs: list[tuple[AskedTrial, Any]] = [(trial, value)]

@@ -178,17 +178,17 @@ def test_a_resident_trial_needs_the_method_reset() -> None:
         ({"minimize": "loss"}, "maximize, minimize: give only one of them for a result that is one number"),
         (
             {"config": {"goal": "minimize"}},
-            'config.goal: is "minimize", but "maximize" by maximize; leave one of them out',
+            'config.goal: is "minimize", but "maximize" follows from maximize; leave one of them out',
         ),
         (
             {"maximize": "acc", "minimize": "ms", "config": {"objectives": {"ms": "minimize"}}},
-            "by maximize and minimize; leave one of them out",
+            "follows from maximize and minimize; leave one of them out",
         ),
         (
             {"trials": 20, "config": {"maxTrialNumber": 5}},
-            "config.maxTrialNumber: is 5, but 20 by trials; leave one of them out",
+            "config.maxTrialNumber: is 5, but 20 follows from trials; leave one of them out",
         ),
-        ({"seed": 1, "config": {"tuner": {"name": "Random"}}}, "by tuner; leave one of them out"),
+        ({"seed": 1, "config": {"tuner": {"name": "Random"}}}, "follows from tuner; leave one of them out"),
     ],
 )
 def test_arguments_that_contradict_each_other(arguments: dict[str, Any], sentence: str) -> None:
