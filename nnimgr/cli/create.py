@@ -175,7 +175,7 @@ def _after_start(
         terminal.stamped(f"Goal: {goal_of(client.get('experiments', experiment_id))}")
     if interrupt is None:
         terminal.stamped(f'To stop experiment run "nnictl stop {experiment_id}" or "nnictl stop --all"')
-        terminal.stamped(f'Reference: "nnictl top {experiment_id}" watches it; "nnictl --help" lists more')
+        terminal.stamped(f'To watch it run "nnictl top {experiment_id}"; all commands: "nnictl --help"')
         return 0
     from nnimgr.cli.watch import foreground
 

@@ -264,7 +264,8 @@ class Progress:
             told = "" if trial is None else trial.told
             return f"{text}: {fields['reason'].removesuffix(told)}"
         if trial is None or trial.final_text is None:
-            return f"{text} without a result"
+            why = fields["reason"].removeprefix("no result: ")
+            return f"{text} without a result{': ' if why else ''}{why}"
         if trial.final is None or not math.isfinite(trial.final):
             return f"{text}: {fields['reason']}"
         text += f": {number(trial.final)}"

@@ -76,7 +76,7 @@ def select(
 ) -> IndexEntry:
     """Return the experiment that ``word`` names. Without ``word``, return the only running experiment.
 
-    If no experiment runs, return the newest that has ended by itself, and name it to a person, except
+    If no experiment runs, return the newest that has finished or failed, and name it to a person, except
     with ``quiet``. ``port`` limits the choice to the experiments of that port. ``to_change``: the command
     works only for an experiment that is not stopped and can run trials; without ``word``, it must be the only
     one. Raise ClientError if no experiment fits, or several do.
@@ -101,7 +101,7 @@ def select(
         elif _may_surprise(entry, entries) and not quiet and sys.stderr.isatty():
             newest = newest_first(entries.values())[0]
             why = "No experiment is running" if newest is entry else f"{_title(newest)} was stopped by a user"
-            sentence = f"{why}. This is about the newest that has ended by itself: {_title(entry)}"
+            sentence = f"{why}. This is about the newest that has finished or failed: {_title(entry)}"
             print(fitted(sys.stderr, f"INFO: {sentence}."), file=sys.stderr)
         return entry
     where = "" if port is None else f" on port {port}"
@@ -276,7 +276,7 @@ def current_entries(home: Home, *, port: int | None = None) -> list[IndexEntry]:
 
     These are the running ones. If no experiment runs, return those that are neither stopped nor archived, and
     the newest one if it was stopped without a user. Otherwise an older experiment would be taken for one that
-    has just failed. If there is none of them, return the newest one if it has ended by itself.
+    has just failed. If there is none of them, return the newest one if it has finished or failed.
     """
     return _current(entries_of(home), port)
 
@@ -294,7 +294,7 @@ def _current(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexE
 
 
 def _to_read(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexEntry]:
-    """Return the running experiments. If none runs, return the newest that has ended by itself."""
+    """Return the running experiments. If none runs, return the newest that has finished or failed."""
     if running := [entry for entry in _opened(entries, port) if runs(entry)]:
         return running
     for entry in newest_first(each for each in entries.values() if port in (None, each.port)):

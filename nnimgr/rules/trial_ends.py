@@ -401,7 +401,7 @@ def _retry(state: ExperimentState, trial: TrialState, job: JobState | None, now:
     before, most = retries(state.limits, trial, cause)
     if most is not None and before >= most:
         times = "once" if not before else f"{before + 1} times, the last time"
-        what = "it was preempted" if cause is f.Cause.PREEMPTED else "its infrastructure was lost"
+        what = "it was preempted" if cause is f.Cause.PREEMPTED else "it was lost"
         return _failed(state, trial, f"{what} {times}: {why}", cause)
     return _again(state, trial, why, due_at=now + _pause(state, trial, before), cause=cause)
 

@@ -40,7 +40,7 @@ def test_a_source_becomes_a_stopped_experiment(
     assert "Larger ones count as better." in printed.err
     assert server.requests == []
     assert ending_of(entry).startswith("STOPPED: its 2 trials were imported from ")
-    assert newest_if_failed([entry]) is None  # it is not the last experiment that has ended by itself
+    assert newest_if_failed([entry]) is None  # it is not the last experiment that has finished or failed
     assert main([*IMPORT, "--metric", "reward", "--goal", "minimize"]) == 0
     printed = capsys.readouterr()
     assert f"nnictl {' '.join(IMPORT)} --metric reward --config FILE" in printed.out and not printed.err

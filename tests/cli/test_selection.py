@@ -174,7 +174,9 @@ async def test_a_stopped_experiment_that_no_id_has_chosen_is_named_to_people(
     server: FakeServer, tmp_path: Path
 ) -> None:
     await add_ended(server, "bad", tmp_path, "failures")
-    told = "INFO: No experiment is running. This is about the newest that has ended by itself: a name (bad)."
+    told = (
+        "INFO: No experiment is running. This is about the newest that has finished or failed: a name (bad)."
+    )
     for words, is_told in ((("trial", "ls"), True), (("trial", "ls", "bad"), False)):
         seen = await asyncio.to_thread(in_a_terminal, *words, columns=120)
         assert (seen.code, told in seen.lines) == (0, is_told)
@@ -187,7 +189,7 @@ def test_help_says_which_experiment_is_chosen_without_an_id(capsys: pytest.Captu
     readers = (["trial", "ls"], ["experiment", "show"], ["experiment", "save"])
     changers = (["update", "trialnum"], ["trial", "add"], ["machine", "ls"], ["stop"])
     for verbs, rule in (
-        (readers, "the newest that has ended by itself"),
+        (readers, "the newest that has finished or failed"),
         (changers, "the one that is DONE, if there is just one"),
     ):
         for words in verbs:

@@ -148,8 +148,7 @@ async def test_a_silent_program_loses_its_trial(asked: Lab, monkeypatch: pytest.
         assert (await tell(runner, job, 0.5)).gone == [Held(job.trial_id, 1)]
         (row,) = asked.reader().trials(offset=0, limit=9)[1]
         assert row.status is S.FAILED and row.reason == (
-            "its infrastructure was lost once: the program that had asked for it did not answer for 60 s "
-            "(the lease)"
+            "it was lost once: the program that had asked for it did not answer for 60 s (the lease)"
         )
         await until(runner, lambda: not runner.state.jobs)  # else the experiment would never end
 

@@ -71,7 +71,7 @@ def test_the_causes_are_counted_apart() -> None:
 def test_without_a_wish_for_it_nothing_is_tried_again() -> None:
     life = Life(trial_concurrency=1, max_trial_number=1, max_lost_attempts=0)
     life.take(f.JobLost(job_id=life.job(0), reason="the host was rebooted"))
-    assert ended(life, 0).reason == "its infrastructure was lost once: the host was rebooted"
+    assert ended(life, 0).reason == "it was lost once: the host was rebooted"
 
 
 def test_what_was_to_end_is_not_tried_again() -> None:

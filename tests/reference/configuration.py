@@ -64,7 +64,8 @@ For an introduction see [Your first experiment](../tutorials/first-experiment.md
 - A relative *path* starts at the directory of the file.
 - A *secret text* may be a reference, `${{env:NAME}}` or `${{file:PATH}}`.
   See [remote.md](../how-to/remote.md#secrets).
-- `advisor` is another name of `tuner`, for an advisor.
+- The field `advisor` means the same as the field `tuner`.
+  NNI's files use it for tuners that also decide the budget of trials.
 - Each training service may also have these fields of the experiment:
   {", ".join(map(code, SHARED_FIELDS))}."""
 

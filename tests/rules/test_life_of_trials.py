@@ -198,7 +198,7 @@ def test_retries_wait_longer_and_end() -> None:
     life.take(f.JobLost(job_id=life.job(0, 3), reason="gone"))
     assert life.ended()[life.trial(0)] == (
         S.FAILED,
-        "its infrastructure was lost 3 times, the last time: gone",
+        "it was lost 3 times, the last time: gone",
     )
 
 
