@@ -247,6 +247,7 @@ export const analysis = {
     title: "Scatter matrix",
     summary: (y: string, x: string) => `${y} over ${x}, coloured by the result.`,
     first: (names: readonly string[]) => `The most important parameters: ${names.join(", ")}.`,
+    some: (names: readonly string[]) => `The first parameters: ${names.join(", ")}.`,
     tooFew: "It takes two parameters to compare.",
   },
   tabs: {

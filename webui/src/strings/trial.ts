@@ -89,6 +89,7 @@ export const trial = {
     pinNumber: (attempt: number, number: number) => `Pin checkpoint ${number} of attempt ${attempt}`,
     unpinNumber: (attempt: number, number: number) =>
       `Take back the pin of checkpoint ${number} of attempt ${attempt}`,
+    showDeleted: (count: number) => `Show ${counted(count, "deleted checkpoint")}`,
     states: {
       saved: "kept",
       deleted: "deleted, because it is not needed any more",

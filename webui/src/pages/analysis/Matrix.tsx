@@ -20,7 +20,9 @@ export default function Matrix({ shared }: { shared: Shared }) {
   return (
     <section className="stack-small" aria-label={words.title}>
       <div className="spread">
-        <p className="soft">{words.first(first.map(({ name }) => shared.label(name)))}</p>
+        <p className="soft">
+          {(rated.length === 0 ? words.some : words.first)(first.map(({ name }) => shared.label(name)))}
+        </p>
         <ColourScale metric={shared.metric} />
       </div>
       <div className="slices">

@@ -22,10 +22,14 @@ interface CheckpointsCardProps {
   profile: Profile | undefined;
 }
 
-/** The states that a trial has saved, the newest first, with buttons to fork and pin each; nothing without any. */
+/**
+ * The states that a trial has saved, the newest first, with buttons to fork and pin each; nothing without any.
+ * Those that were deleted are shown on request.
+ */
 export function CheckpointsCard({ id, trial, profile }: CheckpointsCardProps) {
   const title = useId();
   const [forked, setForked] = useState<Checkpoint>();
+  const [all, setAll] = useState(false);
   const client = useQueryClient();
   const pin = useMutation({
     mutationFn: ({ attempt, number, pinned }: Checkpoint) => {
@@ -38,6 +42,8 @@ export function CheckpointsCard({ id, trial, profile }: CheckpointsCardProps) {
     },
   });
   if (trial.checkpoints.length === 0) return null;
+  const there = trial.checkpoints.filter((each) => all || each.kept || each.state !== "deleted");
+  const deleted = trial.checkpoints.length - there.length;
   const served = profile?.served === true && profile.status !== "VIEWED";
   const refused = profile === undefined ? null : whyNoTrial(profile);
   return (
@@ -57,7 +63,7 @@ export function CheckpointsCard({ id, trial, profile }: CheckpointsCardProps) {
             </tr>
           </thead>
           <tbody>
-            {[...trial.checkpoints].reverse().map((checkpoint) => (
+            {there.reverse().map((checkpoint) => (
               <tr key={`${checkpoint.attempt}-${checkpoint.number}`}>
                 <th scope="row" className="number">
                   {checkpoint.step ?? strings.common.notAvailable}
@@ -101,6 +107,13 @@ export function CheckpointsCard({ id, trial, profile }: CheckpointsCardProps) {
           </tbody>
         </table>
       </div>
+      {deleted === 0 ? null : (
+        <div>
+          <Button small onClick={() => setAll(true)}>
+            {text.showDeleted(deleted)}
+          </Button>
+        </div>
+      )}
       {forked === undefined ? null : (
         <CustomTrial
           id={id}
