@@ -102,6 +102,16 @@ def test_many_are_stopped_archived_exported_and_deleted(view: View, furnished: S
     assert not ids & {"one", "two"}
 
 
+def test_one_that_is_done_is_deleted_from_its_row(view: View, furnished: Stage) -> None:
+    furnished.create("finished", TOLD, maxTrialNumber=1)
+    page = view.open("/?search=finished")
+    expect(row(page, "finished")).to_contain_text("DONE")
+    pick(page, "finished", "Delete")
+    page.get_by_role("dialog").get_by_role("button", name="Delete 1 experiment").click()
+    expect(page.get_by_text("1 experiment deleted.")).to_be_visible()
+    assert "finished" not in {each["id"] for each in furnished.ask("GET", "")["experiments"]}
+
+
 def test_one_is_stopped_resumed_and_deleted_from_its_row(view: View, furnished: Stage) -> None:
     furnished.create("single", TOLD, trialConcurrency=1)
     page = view.open("/")

@@ -1,6 +1,6 @@
 /** What can be done to several experiments at once. */
 import { answerOf, api, request } from "@/api/client";
-import { hasEnded, nameOf, type Summary, type WayToStop } from "@/data/experiments";
+import { deleteExperiment, hasEnded, nameOf, type Summary, type WayToStop } from "@/data/experiments";
 import { strings } from "@/strings";
 import { downloadBlob } from "@/ui/download";
 
@@ -86,11 +86,8 @@ async function act(
       if (stopped.serverLeaves) notes.push(texts.serverLeaves);
       return notes;
     }
-    case "delete": {
-      const query = { leaveUnreachable: options.leaveUnreachable };
-      const params = { path, query };
-      return [...(await answerOf(api.DELETE("/api/v1/experiments/{id}", { params }))).left];
-    }
+    case "delete":
+      return deleteExperiment(item, options.leaveUnreachable);
     case "archive":
     case "unarchive": {
       const body = { archived: action === "archive" };

@@ -2,7 +2,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { answerOf, api } from "@/api/client";
 import type { Profile } from "@/data/experiment";
-import { WAYS_TO_STOP, type WayToStop } from "@/data/experiments";
+import { deleteExperiment, WAYS_TO_STOP, type WayToStop } from "@/data/experiments";
 import { strings } from "@/strings";
 import { Confirm } from "@/ui/Dialog";
 import { formatNumber } from "@/ui/format";
@@ -72,13 +72,8 @@ export function DeleteDialog({ id, profile, onClose, onDone }: DialogProps) {
   const client = useQueryClient();
   const trials = Object.values(profile.counts).reduce((sum, count) => sum + count, 0);
   const remove = useMutation({
-    mutationFn: () =>
-      answerOf(
-        api.DELETE("/api/v1/experiments/{id}", {
-          params: { path: { id }, query: { leaveUnreachable: leave } },
-        }),
-      ),
-    onSuccess: ({ left }) => {
+    mutationFn: () => deleteExperiment(profile, leave),
+    onSuccess: (left) => {
       say([text.deleted(profile.name || id), ...left].join(" "));
       void client.invalidateQueries({ queryKey: ["list"] });
       onDone();
