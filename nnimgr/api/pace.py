@@ -22,14 +22,16 @@ class Forecast(NamedTuple):
     limit: Literal["maxTrialNumber", "maxExperimentDuration"]
 
 
-def trials_per_s(latest: Sequence[datetime], *, created: int, slots: int, now: datetime) -> float | None:
+def trials_per_s(
+    latest: Sequence[datetime], *, created: int, ended: int, slots: int, now: datetime
+) -> float | None:
     """Return the rate at which an experiment creates trials; None if it has created too few trials.
 
-    ``latest``: times of the latest creations, newest first. ``created``: number of all trials. The first
-    ``slots`` trials are left out, because they are created at once. A later trial is created only when
-    another trial has ended.
+    ``latest``: times of the latest creations, newest first. ``created``, ``ended``: number of all trials, and
+    of those that have ended. The first ``slots`` trials are left out, because they are created at once. So
+    are those that were created without the end of another one, for example because users want more slots.
     """
-    steps = min(len(latest) - 1, created - slots)
+    steps = min(len(latest) - 1, created - slots, ended)
     if steps < _LEAST:
         return None
     newest, oldest = latest[0], latest[steps]

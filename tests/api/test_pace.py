@@ -22,18 +22,18 @@ def at(seconds: float) -> datetime:
 
 def test_the_first_filling_of_the_slots_is_no_pace() -> None:
     latest = created(0, 0, 0, 0, 10, 20, 30)
-    assert trials_per_s(latest, created=7, slots=4, now=at(30)) == pytest.approx(0.1)
-    assert trials_per_s(latest[1:], created=6, slots=4, now=at(20)) is None
+    assert trials_per_s(latest, created=7, ended=3, slots=4, now=at(30)) == pytest.approx(0.1)
+    assert trials_per_s(latest[1:], created=6, ended=2, slots=4, now=at(20)) is None
 
 
 def test_a_long_wait_lowers_the_pace() -> None:
     latest = created(0, 10, 20, 30)
-    assert trials_per_s(latest, created=50, slots=2, now=at(35)) == pytest.approx(0.1)
-    assert trials_per_s(latest, created=50, slots=2, now=at(400)) == pytest.approx(0.01)
+    assert trials_per_s(latest, created=50, ended=48, slots=2, now=at(35)) == pytest.approx(0.1)
+    assert trials_per_s(latest, created=50, ended=48, slots=2, now=at(400)) == pytest.approx(0.01)
 
 
 def test_trials_of_one_instant_have_no_pace() -> None:
-    assert trials_per_s(created(0, 0, 0, 0), created=50, slots=2, now=at(0)) is None
+    assert trials_per_s(created(0, 0, 0, 0), created=50, ended=48, slots=2, now=at(0)) is None
 
 
 def test_the_nearest_limit_ends_the_experiment() -> None:

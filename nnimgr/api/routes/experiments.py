@@ -341,13 +341,14 @@ def _pace(
         return None
     created = sum(row.counts.values())
     counted = created - row.counts.get(TrialStatus.SYS_CANCELED, 0) - (known.retried or 0) - made
+    live = sum(row.counts.get(status, 0) for status in TrialStatus if not status.terminal)
     pace = trials_per_s(
         reader.latest_creations(CREATIONS),
         created=created,
+        ended=created - live,
         slots=limits.trial_concurrency,
         now=datetime.now(UTC),
     )
-    live = sum(row.counts.get(status, 0) for status in TrialStatus if not status.terminal)
     most, longest = limits.max_trial_number, limits.max_experiment_duration
     end = forecast(
         pace,

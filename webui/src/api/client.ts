@@ -56,7 +56,8 @@ export async function request(path: string, init: Omit<RequestInit, "headers"> =
 
 /** One sentence on whatever was thrown. */
 export function sentenceOf(error: unknown): string {
-  if (error instanceof ApiError && error.problems.length > 0)
+  const isSaid = ({ message }: Problem) => error instanceof ApiError && error.message.includes(message);
+  if (error instanceof ApiError && !error.problems.every(isSaid))
     return strings.common.because(
       error.message,
       error.problems.map(({ field, message }) => `${field} ${message}`),

@@ -30,11 +30,14 @@ export interface Curve {
 
 export const NOTHING: Curve = { attempt: 0, points: [], total: 0, after: 0 };
 
-/** `ended`: nothing more comes, so that it is not read again with every change of the experiment. */
-export const curveQuery = (id: string, trialId: string, ended = false) =>
+/**
+ * `ended`: nothing more comes, so that it is not read again with every change of the experiment.
+ * A further attempt may begin before the end of the last one's results, so the whole curve is read again.
+ */
+export const curveQuery = (id: string, trial: Pick<Schemas["Trial"], "id" | "attempt">, ended = false) =>
   queryOptions({
-    queryKey: [ended ? "static" : "live", id, "curve", trialId],
-    queryFn: ({ client, queryKey, signal }) => readOn(client, queryKey, id, trialId, signal),
+    queryKey: [ended ? "static" : "live", id, "curve", trial.id, trial.attempt],
+    queryFn: ({ client, queryKey, signal }) => readOn(client, queryKey, id, trial.id, signal),
   });
 
 async function readOn(

@@ -5,7 +5,9 @@ const count = (number: number) => number.toLocaleString("en");
 const history = {
   title: "Metric history",
   summary: (results: number, best: string, sequence: number, failed: number) =>
-    `${counted(results, "result")}; the best is ${best}, of trial ${sequence}. ${counted(failed, "trial")} ended without one (at the bottom: crosses have failed or were cancelled, circles were stopped early).`,
+    `${counted(results, "result")}; the best is ${best}, of trial ${sequence}. ${counted(failed, "trial")} ended without one (at the bottom: crosses have failed, were cancelled or have no usable result, circles were stopped early).`,
+  notShown: (count: number) =>
+    `${counted(count, "result")} of 0 or below cannot be shown on a logarithmic scale.`,
   none: (failed: number) => `No trial has a result yet; ${count(failed)} ended without one.`,
   overTrials: "Trials",
   overTime: "Time",

@@ -19,7 +19,7 @@ export const common = {
   notFoundText: "The address leads nowhere here.",
   pageFailed: "This page failed",
   lost: (since: string) =>
-    `The server has not answered since ${since}. This page shows what was known then and continues by itself as soon as the server answers. To start the server on its machine:`,
+    `The server has not answered since ${since}. This page shows what was known then and continues by itself as soon as the server answers. If the server has been started again, you have to sign in again. To start the server on its machine:`,
   filters: "Filters",
   undo: "Undo",
   undone: "Undone.",

@@ -194,6 +194,7 @@ export const trial = {
     folder: "Folder",
     again: "List again",
     preview: "Preview",
+    tooLarge: "too large for a preview",
     previewOf: (path: string) => `Preview ${path}`,
     asText: "Text",
     noText: "The file is not text. Download it instead.",

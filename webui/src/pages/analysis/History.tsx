@@ -11,7 +11,7 @@ import { statusOf, type Shared } from "./shared";
 import { placesBy } from "./trialMarks";
 import { TrialPlot } from "./TrialPlot";
 
-const ENDED_BADLY = new Set(["FAILED", "USER_CANCELED", "SYS_CANCELED"]);
+const ENDED_BADLY = new Set(["FAILED", "USER_CANCELED", "SYS_CANCELED", "SUCCEEDED"]); // of those without a result
 const STOPPED_EARLY = "EARLY_STOPPED";
 
 /** Each trial's metric, in their order, with the best so far. */
@@ -67,6 +67,10 @@ export default function History({ shared }: { shared: Shared }) {
     };
   }, [shared, x, metric, colours]);
   const best = useMemo(() => bestRow(metric, selected), [metric, selected]);
+  const below = useMemo(
+    () => shown.filter((row) => (metric.values[row] ?? NaN) <= 0).length,
+    [metric, shown],
+  );
   if (metric.count === 0)
     return (
       <NoChart title={strings.analysis.history.title} sentence={strings.analysis.history.none(fruitless)} />
@@ -106,6 +110,9 @@ export default function History({ shared }: { shared: Shared }) {
           </>
         }
       />
+      {scale === "log" && below > 0 ? (
+        <p className="note warn">{strings.analysis.history.notShown(below)}</p>
+      ) : null}
       <p className="soft hint">{strings.chart.hint}</p>
     </>
   );

@@ -59,7 +59,7 @@ export default function Compare({ id }: { id: string }) {
 
 function Curves({ id, trials }: { id: string; trials: readonly Trial[] }) {
   const curves = useQueries({
-    queries: trials.map((trial) => curveQuery(id, trial.id, trial.endedAt !== null)),
+    queries: trials.map((trial) => curveQuery(id, trial, trial.endedAt !== null)),
     combine: (results) => ({
       curves: results.map((result) => result.data),
       error: results.find((result) => result.isError && result.data === undefined)?.error ?? null,

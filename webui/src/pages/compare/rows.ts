@@ -38,7 +38,7 @@ function rowsOfGroup(group: Group, trials: readonly Values[]): readonly CompareR
     return {
       group,
       name,
-      cells: values.map((value) => (value === undefined || value === null ? null : shownValue(value))),
+      cells: values.map((value) => (value === undefined ? null : shownValue(value))),
       differs: values.some((value) => !same(value, values[0])),
     };
   });

@@ -57,7 +57,7 @@ export function Actions({ id, profile }: { id: string; profile: Profile }) {
     onSettled: listAgain,
   });
   const moving = MOVING.has(profile.status) && profile.served;
-  const failed = profile.counts.FAILED ?? 0;
+  const failed = (profile.counts.FAILED ?? 0) - profile.retried;
   const trialsAddress = `/api/v1/experiments/${encodeURIComponent(id)}/trials/export`;
   return (
     <div className="row" role="group" aria-label={text.label}>
@@ -85,7 +85,10 @@ export function Actions({ id, profile }: { id: string; profile: Profile }) {
           { label: text.summary, onSelect: () => void downloadSummary(id).catch(complain) },
           {
             label: archived.data === true ? text.unarchive : text.archive,
-            disabled: archived.data === undefined || archive.isPending,
+            disabled:
+              moving && archived.data !== true
+                ? text.stopFirst
+                : archived.data === undefined || archive.isPending,
             onSelect: () => archive.mutate(archived.data !== true),
           },
           {

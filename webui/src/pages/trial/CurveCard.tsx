@@ -16,7 +16,7 @@ const text = strings.trial.curve;
 
 /** The intermediate results of the latest attempt, as they come, and where its legs begin. */
 export function CurveCard({ id, trial }: { id: string; trial: Schemas["TrialDetail"] }) {
-  const curve = useQuery(curveQuery(id, trial.id));
+  const curve = useQuery({ ...curveQuery(id, trial), placeholderData: (before) => before });
   if (curve.data !== undefined && curve.data.points.length > 0)
     return <Line curve={curve.data} trial={trial} />;
   return (

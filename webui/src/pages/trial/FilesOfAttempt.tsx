@@ -88,7 +88,11 @@ export function FilesOfAttempt({ id, trial, job }: FilesOfAttemptProps) {
                 <td className="number right">{formatBytes(file.size)}</td>
                 <td className="number">{formatInstant(file.modifiedAt)}</td>
                 <td>
-                  {kindOf(file.path, file.size) === null ? null : (
+                  {kindOf(file.path, file.size) === null ? (
+                    kindOf(file.path, 0) === null ? null : (
+                      <span className="soft">{text.tooLarge}</span>
+                    )
+                  ) : (
                     <Button
                       small
                       look="plain"

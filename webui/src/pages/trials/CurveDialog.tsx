@@ -30,7 +30,7 @@ export default function CurveDialog({
 }
 
 function TrialCurve({ id, trial }: { id: string; trial: Trial }) {
-  const curve = useQuery(curveQuery(id, trial.id, trial.endedAt !== null));
+  const curve = useQuery(curveQuery(id, trial, trial.endedAt !== null));
   const lines = useMemo(
     () =>
       curve.data === undefined ? [] : [{ name: strings.compare.trial(trial.sequence), curve: curve.data }],

@@ -79,7 +79,7 @@ export function Detail({ id, trial, onClose }: { id: string; trial: Trial; onClo
 }
 
 function LatestIntermediates({ id, trial }: { id: string; trial: Trial }) {
-  const curve = useQuery(curveQuery(id, trial.id, trial.endedAt !== null));
+  const curve = useQuery(curveQuery(id, trial, trial.endedAt !== null));
   if (curve.isError && curve.data === undefined)
     return <Failure error={curve.error} onRetry={() => void curve.refetch()} />;
   if (curve.data === undefined) return <p className="soft">{strings.common.loading}</p>;
