@@ -102,6 +102,17 @@ def test_it_is_stopped_resumed_archived_and_deleted(view: View, furnished: Stage
     view.forgive("404")
 
 
+def test_a_page_says_that_its_experiment_was_deleted(view: View, furnished: Stage) -> None:
+    furnished.create("leaving", TOLD, maxTrialNumber=1)
+    page = view.open("/experiments/leaving")
+    expect(page.get_by_text("DONE", exact=True).first).to_be_visible(timeout=30_000)
+    furnished.ask("POST", "/leaving/stop", {})
+    furnished.ask("DELETE", "/leaving")
+    expect(page.get_by_text("there is no experiment leaving")).to_be_visible()
+    expect(page.get_by_role("link", name="All experiments")).to_be_visible()
+    view.forgive("404")
+
+
 def test_failures_are_told(view: View, furnished: Stage) -> None:
     page = view.open("/experiments/failures")
     feed = page.get_by_role("region", name="What has happened")

@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { Link, useLocation } from "wouter";
+import { ApiError } from "@/api/client";
 import { profileQuery } from "@/data/experiment";
 import { strings } from "@/strings";
 import { Copy } from "@/ui/Copy";
@@ -20,7 +21,8 @@ export function ExperimentFrame({ id, children }: { id: string; children: ReactN
   const profile = useQuery(profileQuery(id));
   const [location] = useLocation();
   useTitle(profile.data?.name || id);
-  if (profile.isError && profile.data === undefined)
+  const gone = profile.error instanceof ApiError && profile.error.status === 404; // it may have been deleted
+  if (profile.isError && (gone || profile.data === undefined))
     return (
       <div className="stack">
         <h1>{id}</h1>

@@ -16,16 +16,18 @@ export const customTrial = {
   added: (sequence: number) => `Trial No. ${sequence} was added.`,
   show: "Show it",
   another: "Add another",
-  outside: (count: number) =>
+  warned: (count: number) =>
     count === 1
-      ? "One value lies outside of the search space. You can add the trial anyway."
-      : `${count} values lie outside of the search space. You can add the trial anyway.`,
+      ? "One value has a warning. You can add the trial anyway."
+      : `${count} values have warnings. You can add the trial anyway.`,
   broken: (count: number) =>
     count === 1 ? "One field holds no value yet." : `${count} fields hold no value yet.`,
   noParameters: "The search space is empty, so there is nothing to set.",
   noNumber: "This must be a number.",
   noJson: 'This must be JSON: texts stand in quotes, as in "relu".',
   noInteger: "The search space has integers here.",
+  rounded:
+    "A browser keeps only 16 digits of a number, so the last ones may differ. With all digits: nnictl trial add.",
   below: (bound: number) => `This is below the search space, which begins at ${bound}.`,
   above: (bound: number) => `This is above the search space, which ends at ${bound}.`,
   offGrid: (q: number) => `The search space has steps of ${q} here.`,

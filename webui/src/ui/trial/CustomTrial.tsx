@@ -155,7 +155,7 @@ function Form({ id, title, space, parameters, fork, refused, onClose }: FormProp
         </label>
         <div role="status" aria-live="polite" className="stack">
           {faults > 0 ? <p className="note bad">{text.broken(faults)}</p> : null}
-          {faults === 0 && warnings > 0 ? <p className="note warn">{text.outside(warnings)}</p> : null}
+          {faults === 0 && warnings > 0 ? <p className="note warn">{text.warned(warnings)}</p> : null}
           {done === undefined ? null : (
             <p className="note">
               {text.added(done.sequence)}{" "}

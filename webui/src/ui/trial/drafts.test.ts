@@ -63,3 +63,15 @@ test("a parameter that the space does not have is kept and warned of", () => {
   expect(reading.parameters.seed).toBe(7);
   expect(Object.keys(reading.warnings)).toEqual(["seed"]);
 });
+
+test("an integer whose digits a browser cannot keep is pointed out", () => {
+  const space = readSpace({ seed: { _type: "choice", _value: [2 ** 60, 7, 1e30] } });
+  for (const [seed, warned] of [
+    [2 ** 60, ["seed"]],
+    [7, []],
+    [1e30, []],
+  ] as const) {
+    const drafts = draftsOf(space, { seed });
+    expect(Object.keys(read(fieldsOf(space, { seed }, drafts), drafts).warnings)).toEqual(warned);
+  }
+});

@@ -97,11 +97,18 @@ export function read(fields: readonly Field[], drafts: Drafts): Reading {
       parent[name] = inner;
       parents.set(path, inner);
     } else parent[name] = value;
-    const warning = warningOf(spec, value);
+    const warning = isRounded(value) ? strings.customTrial.rounded : warningOf(spec, value);
     if (warning !== null) warnings[path] = warning;
   }
   return { parameters, faults, warnings };
 }
+
+/** Whether a browser may have dropped digits of the number. From 1e21 on it is written with an exponent, as no integer is. */
+const isRounded = (value: unknown) =>
+  typeof value === "number" &&
+  Number.isInteger(value) &&
+  !Number.isSafeInteger(value) &&
+  Math.abs(value) < 1e21;
 
 function warningOf(spec: Spec | null, value: unknown): string | null {
   if (spec === null) return strings.customTrial.unknown;
