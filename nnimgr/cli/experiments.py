@@ -36,7 +36,7 @@ from nnimgr.client.waits import waiting
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry
 from nnimgr.rules.phrases import trial_count
-from nnimgr.store.location import is_nnis_own
+from nnimgr.store.location import has_database, is_nnis_own
 
 __all__ = ["archive", "delete", "list_all", "nni_status", "show", "status", "tag"]
 
@@ -383,7 +383,7 @@ def _refused(home: Home, entry: IndexEntry) -> ClientError | None:
     from nnimgr.core.managing.folder import refuse_live
     from nnimgr.core.running.requests import RequestRefused
 
-    status = entry.status
+    status = entry.status if has_database(entry.directory) else "STOPPED"  # nothing is left that could run
     deletable = {"STOPPED", "VIEWED"}  # VIEWED: the server that showed the experiment may have ended
     try:
         if status != "STOPPED" and entry.port is not None and home.server_running(entry.port) is not None:
@@ -436,7 +436,9 @@ def _delete_one(home: Home, entry: IndexEntry, *, leave: bool, sentence: str) ->
         with waiting(sentence):
             answer = client.call("DELETE", "experiments", entry.id, timeout_s=None, **query)
         return [str(each) for each in answer.get("left", ())]
-    if entry.status not in ("STOPPED", "VIEWED"):  # the server that showed the experiment has ended
+    if entry.status not in ("STOPPED", "VIEWED") and has_database(
+        entry.directory
+    ):  # the server that showed the experiment has ended
         raise _refusal(entry.id, entry.status)
     from nnimgr.core.managing.folder import delete_experiment
     from nnimgr.core.running.requests import RequestRefused

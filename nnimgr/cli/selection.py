@@ -21,7 +21,7 @@ from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry
 from nnimgr.rules.terms import STOPPED_BY_USER
 from nnimgr.spelling import nearest
-from nnimgr.store.location import database_path, is_nnis_own
+from nnimgr.store.location import has_database, is_nnis_own
 
 __all__ = [
     "ambiguous",
@@ -342,7 +342,7 @@ def client_of(home: Home, entry: IndexEntry, *, port: int | None = None, to_stop
     if (only_reads or to_stop) and port is None:
         chosen = usable_port(home, chosen)
     client = connect(home, chosen, only_reads=only_reads)
-    there = database_path(entry.directory).exists()
+    there = has_database(entry.directory)
     listed = f"See: nnictl trial ls {entry.id}" if there else mend_of_missing(entry)
     client.mends = {404: listed, 409: _mend_of(entry) if there else listed}
     return client

@@ -15,7 +15,7 @@ from nnimgr.client.servers import DEFAULT_PORT, ServerStart, answering, connect,
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
-from nnimgr.store.location import database_path, is_nnis_own
+from nnimgr.store.location import has_database
 
 __all__ = [
     "ENDED",
@@ -199,7 +199,7 @@ def mend_of_missing(entry: IndexEntry) -> str:
 
 
 def _refuse_without_database(entry: IndexEntry) -> None:
-    if not database_path(entry.directory).exists() and not is_nnis_own(entry.directory):
+    if not has_database(entry.directory):
         sentence = f"Experiment {entry.id} has no database in {entry.directory}."
         raise ClientError(sentence, mend=mend_of_missing(entry))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["database_path", "is_nnis_own", "nni_database_path"]
+__all__ = ["database_path", "has_database", "is_nnis_own", "nni_database_path"]
 
 
 def database_path(directory: Path) -> Path:
@@ -20,3 +20,8 @@ def nni_database_path(directory: Path) -> Path:
 def is_nnis_own(directory: Path) -> bool:
     """Return whether NNI has run the experiment in this folder, and nnimgr has no database of it yet."""
     return not database_path(directory).exists() and nni_database_path(directory).is_file()
+
+
+def has_database(directory: Path) -> bool:
+    """Return whether there is a database in an experiment's folder, of nnimgr or of NNI."""
+    return database_path(directory).exists() or nni_database_path(directory).is_file()

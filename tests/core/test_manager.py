@@ -312,6 +312,19 @@ async def test_an_experiment_whose_folder_is_deleted_is_closed_and_can_be_delete
         assert list(Index(server.home).entries()) == ["other"]
 
 
+async def test_an_experiment_whose_folder_is_gone_at_the_start_can_be_deleted(server: Server) -> None:
+    lab = Lab(server.home.path / "mine")
+    lab.service.default = [started(), hold()]
+    server.assembly.labs["mine"] = lab
+    async with server.manager() as manager:
+        await manager.create(server.new("mine"))
+    shutil.rmtree(server.home.path / "mine")
+    async with server.manager() as manager:
+        assert manager.find("mine") is None and not (server.home.path / "mine").exists()
+        assert await manager.delete("mine") == []
+        assert Index(server.home).entries() == {}
+
+
 async def test_a_resume_is_in_the_index_before_it_is_answered(server: Server) -> None:
     async with server.manager() as manager:
         await manager.create(server.new("mine", maxTrialNumber=5))

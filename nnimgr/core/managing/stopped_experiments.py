@@ -13,6 +13,7 @@ from nnimgr.core.running.requests import RequestRefused
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry
 from nnimgr.rules.facts import ExperimentStatus as E
+from nnimgr.store.location import has_database
 from training_services.keepers.names import LOCAL
 
 __all__ = ["AtRest"]
@@ -50,6 +51,8 @@ class AtRest:
         if status == E.VIEWED and experiment_id not in self.viewed:
             shown = entry.port is not None and self._home.server_running(entry.port) is not None
             status = status if shown else E.STOPPED  # the server that showed the experiment was killed
+        if wish == "deleted" and not has_database(entry.directory):
+            return entry  # nothing is left that could run
         if status != E.STOPPED:
             is_so = f"is {status}" if status else "cannot be opened"
             raise RequestRefused(

@@ -231,7 +231,7 @@ class Supervision:
         """Run the experiment's runner until it ends.
 
         After a failed commit, restart the runner from the database, with back-off. If the database was
-        deleted, close the experiment. After an internal error, set the status to ERROR.
+        deleted meanwhile, close the experiment. After an internal error, set the status to ERROR.
         """
         loop = asyncio.get_running_loop()
         first, longest = RESTART_S
@@ -249,13 +249,14 @@ class Supervision:
                 return
             except Exception as group:
                 error = first_error(group)
+                is_deleted = held.runner is not None and isinstance(error, DatabaseDeleted)
                 held.runner = None
                 if loop.time() - began_at > longest:
                     delay = first
                 if isinstance(error, StoreError):
                     held.trouble = str(error)
                     logger.error("experiment %s: %s", held.id, error)
-                    if not isinstance(error, DatabaseDeleted):
+                    if not is_deleted:  # a database that is not there when it is opened may still come
                         continue
                     held.status = f.ExperimentStatus.STOPPED
                     self._held.pop(held.id, None)
