@@ -5,7 +5,7 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useMemo, useState, type SubmitEvent } from "react";
 import { Link } from "wouter";
-import { answerOf, api } from "@/api/client";
+import { ApiError, answerOf, api } from "@/api/client";
 import { profileQuery } from "@/data/experiment";
 import { RequestKeys } from "@/data/requestKeys";
 import { strings } from "@/strings";
@@ -163,11 +163,17 @@ function Form({ id, title, space, parameters, fork, refused, onClose }: FormProp
             </p>
           )}
         </div>
-        {adding.isError ? <Failure error={adding.error} /> : null}
+        {adding.isError ? <Failure error={withoutCommand(adding.error)} /> : null}
       </form>
     </Dialog>
   );
 }
+
+/** The error that a limit is reached, which names an option of the command line, for the box of this form. */
+const withoutCommand = (error: Error) =>
+  error instanceof ApiError
+    ? new ApiError(error.status, error.message.replace(/ with --raise-limit .*$/, ""), error.problems)
+    : error;
 
 /** Add a trial with these parameters, or a fork with them. */
 function useAdding(id: string, fork: ForkPoint | undefined, raiseLimit: boolean) {

@@ -89,6 +89,7 @@ export function AxisColumn({ axis, space, brush, categories, items, onBrush, onD
     <div className="axis" style={{ left: axis.x }} role="group" aria-label={axis.label}>
       <div
         className="axis-name"
+        style={{ width: axis.room, left: -axis.room / 2 }}
         onPointerDown={(event) => {
           if (event.target instanceof Element && event.target.closest("button") !== null) return;
           dragged.current = event.clientX;
@@ -101,7 +102,7 @@ export function AxisColumn({ axis, space, brush, categories, items, onBrush, onD
         }}
       >
         <span className="axis-label" title={axis.label}>
-          {axis.label}
+          <bdi>{axis.label}</bdi>
         </span>
         <Menu small label="▾" name={strings.analysis.parallel.axisMenu(axis.label)} items={items} />
       </div>

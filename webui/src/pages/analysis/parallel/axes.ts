@@ -48,6 +48,8 @@ export function moved(looks: readonly AxisLook[], from: number, to: number): Axi
 export interface PlacedAxis extends AxisLook {
   label: string;
   x: number;
+  /** Width that its name may take. */
+  room: number;
   scale: Scale;
 }
 
@@ -73,7 +75,8 @@ export function placed(
     const axis = axisFor(known.get(look.name), look, label);
     const [from, to] = look.inverted ? [space.top, space.bottom] : [space.bottom, space.top];
     const x = looks.length > 1 ? SIDE + index * step : space.width / 2;
-    return { ...look, label, x, scale: scaleOf(axis, null, from, to) };
+    const room = Math.min(step || space.width, 2 * Math.min(x, space.width - x)) - 4;
+    return { ...look, label, x, room, scale: scaleOf(axis, null, from, to) };
   });
 }
 
