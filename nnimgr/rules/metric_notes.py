@@ -13,17 +13,19 @@ from nnimgr.rules.state import ExperimentState, TrialState
 
 __all__ = ["note_on_final", "note_on_intermediate"]
 
+_ANOTHER = "the trial reported another final result"
+
 
 def note_on_final(trial: TrialState, metric: f.MetricReported, *, first: str) -> None:
-    """Note that the trial has reported another final result after its first one, which counts.
+    """Note once that the trial has reported another final result after its first one, which counts.
 
-    ``first``: JSON text of the first final result.
+    ``first``: JSON text of the first final result. A note that the trial has already is kept.
     """
-    if trial.note is None:
-        trial.note = (
-            f"the trial reported another final result, {shortened(metric.text)}, which is not used: "
-            f"the first one, {shortened(first)}, counts"
-        )
+    if trial.note is not None and _ANOTHER in trial.note:
+        return
+    unused, used = shortened(metric.text), shortened(first)
+    note = f"{_ANOTHER}, {unused}, which is not used: the first one, {used}, counts"
+    trial.note = note if trial.note is None else f"{trial.note}; {note}"
 
 
 def note_on_intermediate(state: ExperimentState, trial: TrialState, metric: f.MetricReported) -> None:

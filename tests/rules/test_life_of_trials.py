@@ -148,6 +148,19 @@ def test_a_second_final_result_is_noted() -> None:
     )
 
 
+def test_a_second_final_result_is_noted_once_and_beside_other_notes() -> None:
+    life = Life(trial_concurrency=1, max_trial_number=1)
+    life.start(0)
+    life.take(f.MetricReported(life.job(0), 0, "PERIODICAL", 0, "0", None, "NaN"))
+    for position, value in enumerate((0.5, 0.9, 0.8), 1):
+        life.metric(0, position, value, kind="FINAL")
+    noted = life.state.trials[life.trial(0)].note or ""
+    assert noted.startswith("intermediate result number 1 is NaN, ")
+    assert noted.endswith(
+        "; the trial reported another final result, 0.9, which is not used: the first one, 0.5, counts"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "note"),
     [
