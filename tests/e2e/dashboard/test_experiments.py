@@ -103,7 +103,7 @@ def test_many_are_stopped_archived_exported_and_deleted(view: View, furnished: S
 
 
 def test_one_that_is_done_is_deleted_from_its_row(view: View, furnished: Stage) -> None:
-    furnished.create("finished", TOLD, maxTrialNumber=1)
+    furnished.create("finished", CURVE, maxTrialNumber=1)
     page = view.open("/?search=finished")
     expect(row(page, "finished")).to_contain_text("DONE")
     pick(page, "finished", "Delete")

@@ -9,7 +9,7 @@ from pathlib import Path
 from playwright.sync_api import expect
 
 from tests.e2e.dashboard.stage import Stage
-from tests.e2e.dashboard.trials import TOLD
+from tests.e2e.dashboard.trials import CURVE, TOLD
 from tests.e2e.dashboard.view import View
 from tests.e2e.scene import eventually
 
@@ -103,7 +103,7 @@ def test_it_is_stopped_resumed_archived_and_deleted(view: View, furnished: Stage
 
 
 def test_a_page_says_that_its_experiment_was_deleted(view: View, furnished: Stage) -> None:
-    furnished.create("leaving", TOLD, maxTrialNumber=1)
+    furnished.create("leaving", CURVE, maxTrialNumber=1)
     page = view.open("/experiments/leaving")
     expect(page.get_by_text("DONE", exact=True).first).to_be_visible(timeout=30_000)
     furnished.ask("POST", "/leaving/stop", {})

@@ -12,6 +12,7 @@ export const experimentCurves = {
   overTrials: "Trials",
   overTime: "Time",
   seconds: "time since the experiment began",
+  table: "Best results",
   experiment: "Experiment",
   best: "Best result",
   trial: "Trial No.",

@@ -76,7 +76,8 @@ export default function ExperimentCurves() {
         />
       )}
       {lines.length === 0 ? null : (
-        <div className="card">
+        // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- what scrolls has to be reached by keyboard
+        <div className="card scrolls-x" role="region" aria-label={text.table} tabIndex={0}>
           <table className="plain">
             <thead>
               <tr>
