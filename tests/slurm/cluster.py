@@ -18,6 +18,7 @@ import pytest
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "setpriv")
 PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 LIMIT_S = 600.0  # a controller that was killed may need minutes to notice that a job has ended
+BACK_AFTER_S = 60.0  # nodes that are not idle after that are put back into service
 CONF = """
 ClusterName=nnimgr
 SlurmctldHost={host}(127.0.0.1)
@@ -124,10 +125,14 @@ class SlurmCluster:
         self._run("slurmctld")
 
     def wait_for_nodes(self) -> None:
-        end = time.monotonic() + LIMIT_S
+        """Wait until all nodes are idle. A controller that was killed may have taken one out of service."""
+        begun = time.monotonic()
         while self.run("sinfo", "-h", "-p", "main", "-o", "%t", check=False).stdout.split() != ["idle"]:
-            assert time.monotonic() < end, self.logs()
-            time.sleep(0.05)
+            passed = time.monotonic() - begun
+            assert passed < LIMIT_S, self.run("sinfo", "-N", "-o", "%N %T %E").stdout + self.logs()
+            if passed > BACK_AFTER_S:
+                self.run("scontrol", "update", "NodeName=ALL", "State=RESUME", check=False)
+            time.sleep(0.05 if passed < BACK_AFTER_S else 5)
 
     def run(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command of Slurm."""
