@@ -249,8 +249,9 @@ class LogCheck:
             case f.EndReason.CHECKPOINT_LOST:
                 justified = attempt.execs == 0 and self._evidence.older
             case _:
-                # After another boot nobody knows that the signal went to all processes.
-                felled = attempt.felled and not self._evidence.fenced(attempt)
+                # After another boot, or without a claim, nobody knows that the signal went to all processes.
+                unknown = self._evidence.fenced(attempt) or attempt.spoiled
+                felled = attempt.felled and not unknown
                 justified = (attempt.execs == 1 and not felled) or attempt.shim_killed
         if fact.exit_code is None and fact.signal is None:
             unsaid = fact.reason is f.EndReason.NEVER_STARTED or attempt.execs == 0
