@@ -133,7 +133,7 @@ def get(args: argparse.Namespace, terminal: Terminal) -> int:
     terminal.info(
         f"Checkpoint {_name(found)} of trial {trial['sequence']} ({trial['id']}) was fetched into the folder "
         f"{os.path.join(os.curdir, target)}: {found['files']} {'file' if found['files'] == 1 else 'files'}, "
-        f"{found['size']:,} bytes, from {place}."
+        f"{found['size']:,} {'byte' if found['size'] == 1 else 'bytes'}, from {place}."
     )
     if terminal.as_json:
         terminal.json({"trial": trial["id"], "checkpoint": found, "folder": str(target)})

@@ -33,11 +33,11 @@ def after_update(profile: Mapping[str, Any], title: str) -> str | None:
     counts, limits = profile["counts"], profile["limits"]
     live = sum(counts.get(status, 0) for status in LIVE)
     if title == "trialnum" and used_up(profile) == "trialnum":
-        rest = f" {live} of them {'continues' if live == 1 else 'continue'} to the end." if live else ""
+        rest = f" {live} {'has' if live == 1 else 'have'} not ended yet." if live else ""
         others = left_out(retried=profile.get("retried") or 0, canceled=counts.get("SYS_CANCELED", 0))
         return (
-            f"No more trials are created: there are {created_trials(profile)}{others}, "
-            f"and the limit is {limits['maxTrialNumber']}.{rest}"
+            f"No more trials are created: of at most {limits['maxTrialNumber']}, "
+            f"{created_trials(profile)}{others} were created.{rest}"
         )
     running = sum(counts.get(status, 0) for status in ("RUNNING", "UNKNOWN"))
     slots = limits["trialConcurrency"]
@@ -61,7 +61,7 @@ def _remedy(profile: Mapping[str, Any]) -> str:
     """
     command = raised_limit(profile)
     ruled = profile["config"].get("stopWhen") and not profile["reason"].startswith(TUNER_EXHAUSTED)
-    if command is None and ruled:
+    if ruled and (command is None or profile["reason"].startswith("stopWhen")):
         return f" Change or remove stopWhen: nnictl update stopwhen {profile['id']} --filename FILE"
     return "" if command is None else f" Raise the limit: {command}"
 

@@ -42,7 +42,7 @@ _DEAF = frozenset({"random", "randomtuner"})  # names of tuners that do not lear
 def import_data(args: argparse.Namespace, terminal: Terminal) -> int:
     """Pass results of other experiments to the tuner, from JSON in the format that ``export`` writes."""
     file = Path(args.filename)
-    if file.suffix.lower() == ".csv":
+    if file.suffix.lower() == ".csv" and file.exists():
         raise _for_from(args, file, "csv")
     records = read_plain(file)
     if isinstance(records, str) and "," in records.partition("\n")[0]:

@@ -61,8 +61,8 @@ def check_id(home: Home, wanted: str | None) -> str:
     for entry in entries.values():
         if entry.name == wanted and wanted not in entries:
             raise ClientError(
-                f"{wanted} cannot be the id: it is the name of experiment {entry.id}, and commands with "
-                f"{wanted} would then mean the new experiment instead.",
+                f"'{wanted}' cannot be the id: it is the name of experiment {entry.id}, and commands with "
+                "this name would then mean the new experiment.",
                 mend=_another_id(wanted, entry),
             )
     return wanted

@@ -17,7 +17,7 @@ from nnimgr.config.problems import Problem
 
 __all__ = ["TABLE", "Difference", "Entry", "differences"]
 
-_NOT_V1 = ' (but not in a v1 file, which has a section "trial")'
+_NOT_V1 = ' (not a field of v1 files, which have a section "trial")'
 _NOTHING = "nothing"
 
 

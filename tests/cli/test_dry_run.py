@@ -262,8 +262,8 @@ def test_an_id_that_is_the_name_of_another_experiment(
     assert create(server, *options, "--id", "quad") == 1
     again = " ".join(["nnictl create --config exp.yml --port", str(server.port), *options])
     assert capsys.readouterr().err == (
-        "ERROR: quad cannot be the id: it is the name of experiment abc, and commands with quad would then "
-        f"mean the new experiment instead.\n  Choose another id: {again} --id quad-2\n  Or {command}\n"
+        "ERROR: 'quad' cannot be the id: it is the name of experiment abc, and commands with this name "
+        f"would then mean the new experiment.\n  Choose another id: {again} --id quad-2\n  Or {command}\n"
     )
     assert server.requests == []
     assert create(server, "--id", "quad-2") == 0

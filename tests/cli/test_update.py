@@ -136,16 +136,16 @@ LIVE = {"SUCCEEDED": 3, "SYS_CANCELED": 5, "RUNNING": 1}
     [
         (
             {"status": "DRAINING", "drain": "budget", "limits": BY_TRIALS, "counts": LIVE},
-            "No more trials are created: there are 4 (not counted: 5 SYS_CANCELED), and the limit is 3. "
-            "1 of them continues to the end.",
+            "No more trials are created: of at most 3, 4 (not counted: 5 SYS_CANCELED) were created. "
+            "1 has not ended yet.",
         ),
         (
             {"status": "DONE", "limits": BY_TRIALS, "counts": {"SUCCEEDED": 3, "FAILED": 2}, "retried": 2},
-            "No more trials are created: there are 3 (not counted: 2 retried), and the limit is 3.",
+            "No more trials are created: of at most 3, 3 (not counted: 2 retried) were created.",
         ),
         (
             {"status": "DONE", "limits": BY_TRIALS, "counts": {"SUCCEEDED": 3}},
-            "No more trials are created: there are 3, and the limit is 3.",
+            "No more trials are created: of at most 3, 3 were created.",
         ),
         (
             {"status": "DONE", "limits": BY_TIME, "durationS": 5399.2},

@@ -114,8 +114,8 @@ def _results(group: Verbs[Parser]) -> None:
         "import results into an experiment, or trials of another program",
         about=(
             "\n--filename FILE: the tuner of a running experiment learns from the results in a\n"
-            'JSON file that "experiment export" has written. For a CSV file that it has\n'
-            "written: --from csv FILE --to ID.\n\n"
+            'JSON file that "experiment export" has written. To give it the results in a CSV\n'
+            "file of the export, use --from csv FILE --to ID.\n\n"
             "--from KIND SOURCE: the trials of another program become a new experiment, which\n"
             "is stopped. With --to ID in addition, no experiment is created, but the tuner of\n"
             "the running experiment ID learns from the results of these trials."
@@ -177,8 +177,8 @@ def _export(group: Verbs[Parser]) -> None:
         "export",
         "results:export",
         "export the results of an experiment's trials",
-        about="The results are those of trials that have SUCCEEDED. Trials that were stopped\n"
-        "early, have failed or were canceled are left out, even if they have one.\n"
+        about="Only SUCCEEDED trials are exported. Trials that were stopped early, have failed\n"
+        "or were canceled are left out, even if they have a result.\n"
         "Without --type and --filename, a terminal gets a table and a pipe gets JSON.\n\n"
         'As in NNI, JSON has each result as a text, such as "0.93", and the list\n'
         '"intermediate" ends with the final result.',

@@ -131,7 +131,7 @@ def _add_foreground(verb: argparse.ArgumentParser) -> None:
         "-f",
         "--foreground",
         action="store_true",
-        help="show the progress until the experiment ends, then stop it; Ctrl-C stops it earlier",
+        help="show the progress until the experiment is DONE, then close it; Ctrl-C stops it before",
     )
 
 

@@ -79,7 +79,7 @@ def _list(group: Verbs[Parser]) -> None:
         "members",
         "attempts:members",
         "list the members of a trial on several machines: machine, address, state",
-        about="Below the table, each member that has ended with a message has a line with it.",
+        about="The lines below the table say why members have ended, as far as it is known.",
         examples=("nnictl trial members -T 12", "nnictl trial members ab12cd34 -T 12 --attempt 1"),
     )
     add_id(members)
@@ -128,8 +128,8 @@ def _act(group: Verbs[Parser]) -> None:
         "trials:save",
         "ask running trials to save their states, without a pause",
         about="A trial that looks for such requests (nni.should_checkpoint) saves soon after,\n"
-        "and runs on. On other trials they have no effect, and a notice says so\n"
-        "(nnictl trial show).",
+        "and runs on. For a trial that does not, the request has no effect, and a notice\n"
+        "says so (nnictl trial show).",
         examples=("nnictl trial save -T 12",),
     )
     add_id(save, to_change=True)
@@ -236,9 +236,9 @@ def _checkpoints(group: Verbs[Parser]) -> None:
         "get",
         "checkpoints:get",
         "fetch the files of a checkpoint into a folder",
-        about="They come from the server's copy, whose hashes are checked, or from the\n"
-        "storage if that copy is damaged. Without a copy they come from the machine\n"
-        "that has saved them.",
+        about="The files come from the copy in the experiment's folder, if there is one. If\n"
+        "that is damaged, they come from the place that checkpoints.storage names.\n"
+        "Without a copy, they come from the machine on which the trial has saved them.",
         examples=(
             "nnictl trial checkpoint get -T 12",
             "nnictl trial checkpoint get -T 12 --checkpoint 1.8 --output best",
