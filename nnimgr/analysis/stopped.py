@@ -12,14 +12,14 @@ from nnimgr.analysis.cache import follow, once
 from nnimgr.analysis.column import Array
 from nnimgr.analysis.columns import Columns
 from nnimgr.analysis.filters import matching
-from nnimgr.analysis.verdicts import SCHEDULER, Verdicts
+from nnimgr.analysis.verdicts import Verdicts
 from nnimgr.builtins import meant
-from nnimgr.rules.facts import TrialStatus
+from nnimgr.rules.facts import Role, TrialStatus
 from nnimgr.store.bulk import Snapshot
 
 __all__ = ["stopped"]
 
-ASSESSOR, DURATION = "assessor", "duration"
+DURATION = "duration"
 _BY = {TrialStatus.USER_CANCELED: "user", TrialStatus.SYS_CANCELED: "system"}
 
 
@@ -36,7 +36,7 @@ def stopped(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) 
     rows = np.flatnonzero(among & (found["by"] != ""))
     counts = {
         by: int(np.count_nonzero(found["by"][rows] == by))
-        for by in (ASSESSOR, SCHEDULER, DURATION, *_BY.values())
+        for by in (Role.ASSESSOR, Role.SCHEDULER, DURATION, *_BY.values())
     }
     if arguments.get("by"):
         rows = rows[found["by"][rows] == arguments["by"]]
@@ -74,7 +74,7 @@ def _found(columns: Columns, verdicts: Verdicts) -> dict[str, Array]:
     for row in np.flatnonzero(by == DURATION):
         judged = verdicts.of(columns, int(row))
         if judged is not None:
-            by[row] = SCHEDULER if judged.by == SCHEDULER else ASSESSOR
+            by[row] = Role.SCHEDULER if judged.by == Role.SCHEDULER else Role.ASSESSOR
             steps[row] = steps[row] if judged.step is None else judged.step
             values[row] = np.nan if judged.value is None else judged.value
     return {"by": by, "step": steps, "value": values}

@@ -10,12 +10,10 @@ import numpy as np
 
 from nnimgr.analysis.column import Array
 from nnimgr.analysis.columns import Columns
-from nnimgr.rules.facts import TrialStatus
+from nnimgr.rules.facts import Role, TrialStatus
 from nnimgr.store.bulk import Snapshot
 
-__all__ = ["SCHEDULER", "Judged", "Verdicts", "status_is"]
-
-SCHEDULER = "scheduler"  # role of an algorithm
+__all__ = ["Judged", "Verdicts", "status_is"]
 
 
 class Judged(NamedTuple):
@@ -30,7 +28,7 @@ class Judged(NamedTuple):
     step: int | None
     value: float | None
     rung: int | None  # number of reports, from assessors that judge at rungs
-    by: str = "assessor"  # role of the algorithm
+    by: str = Role.ASSESSOR  # role of the algorithm
 
 
 class Verdicts:
@@ -52,7 +50,7 @@ class Verdicts:
         That of a scheduler also counts if the trial was paused meanwhile, and would have begun another one.
         """
         judged = self.found.get(columns.ids[row])
-        if judged is None or judged.by == SCHEDULER:
+        if judged is None or judged.by == Role.SCHEDULER:
             return judged
         return judged if judged.attempt == columns.arrays["attempt"][row] else None
 

@@ -23,6 +23,7 @@ from typing import Any
 from nnimgr.cli.selection import convert_folder, converted, select
 from nnimgr.cli.stored import named_or_brought
 from nnimgr.cli.terminal import Terminal
+from nnimgr.cli.written import written
 from nnimgr.client.errors import ClientError
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home
@@ -179,19 +180,17 @@ def _written(target: Path) -> Iterator[zipfile.ZipFile]:
 
     Raise ClientError if the file cannot be written.
     """
-    fresh = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(fresh, "x", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+        with (
+            written(target) as file,
+            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive,
+        ):
             yield archive
-        fresh.replace(target)
     except (OSError, StoreError) as error:
         raise ClientError(
             f"{target} cannot be written: {error}.", mend="Write to another file: {command} --path FILE"
         ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            fresh.unlink(missing_ok=True)
 
 
 def _add_folder(archive: zipfile.ZipFile, folder: Path, name: str, *, leave: Set[str]) -> None:

@@ -383,7 +383,7 @@ def _refused(home: Home, entry: IndexEntry) -> ClientError | None:
     from nnimgr.core.managing.folder import refuse_live
     from nnimgr.core.running.requests import RequestRefused
 
-    status = entry.status if has_database(entry.directory) else "STOPPED"  # nothing is left that could run
+    status = _status_at_rest(entry)
     deletable = {"STOPPED", "VIEWED"}  # VIEWED: the server that showed the experiment may have ended
     try:
         if status != "STOPPED" and entry.port is not None and home.server_running(entry.port) is not None:
@@ -397,6 +397,11 @@ def _refused(home: Home, entry: IndexEntry) -> ClientError | None:
     except RequestRefused as error:
         return ClientError(f"{error}.", mend=_stop_first(entry.id))
     return None
+
+
+def _status_at_rest(entry: IndexEntry) -> str:
+    """Return an experiment's status in the index. Without a database, nothing is left that could run."""
+    return entry.status if has_database(entry.directory) else "STOPPED"
 
 
 def _refusal(experiment_id: str, status: str) -> ClientError:
@@ -436,9 +441,7 @@ def _delete_one(home: Home, entry: IndexEntry, *, leave: bool, sentence: str) ->
         with waiting(sentence):
             answer = client.call("DELETE", "experiments", entry.id, timeout_s=None, **query)
         return [str(each) for each in answer.get("left", ())]
-    if entry.status not in ("STOPPED", "VIEWED") and has_database(
-        entry.directory
-    ):  # the server that showed the experiment has ended
+    if _status_at_rest(entry) not in ("STOPPED", "VIEWED"):  # the server that showed it has ended
         raise _refusal(entry.id, entry.status)
     from nnimgr.core.managing.folder import delete_experiment
     from nnimgr.core.running.requests import RequestRefused

@@ -104,12 +104,10 @@ class ASHAScheduler(RankingScheduler):
 
     def all_paused(self) -> Decisions:
         trials = self.experiment.trials
-        waiting = [(rung, self._best_waiting(rung)) for rung in self._rungs.values()]
-        rung, best = max(
-            (each for each in waiting if each[0].promoted or each[1]), key=lambda each: each[0].at
-        )
+        live = (rung for rung in self._rungs.values() if rung.promoted or self._best_waiting(rung))
+        rung = max(live, key=lambda rung: rung.at)
         if not rung.promoted:
-            return self._continue(trials[best], rung, 1)
+            return self._continue(trials[self._best_waiting(rung)], rung, 1)
         return [self._leave(trial) for trial in trials.values() if trial.id in self._waiting]
 
     # ---- rungs --------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 StoreError            the database cannot be read or written
 +-- StoreLocked       another server holds the database
-+-- DatabaseDeleted   the database is no longer in its folder
++-- DatabaseDeleted   somebody has deleted the database
 +-- NewerDatabase     a newer nnimgr has written the database
 """
 
@@ -25,7 +25,7 @@ def empty_database(path: Path) -> StoreError:
 
 
 class DatabaseDeleted(StoreError):
-    """Error: the experiment's database is no longer in its folder."""
+    """Error: somebody has deleted the experiment's database."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"the database {path} was deleted; put a copy of it back in its place")

@@ -15,7 +15,7 @@ MOST_FILES = 10_000  # entries in one listing
 _CHUNK = 1 << 16
 _PRIVATE = ".nnimgr"  # folder with the claim of keepers before version 0.2
 _OWN = ".nni"  # folder that every attempt's folder contains
-_BYTE = re.compile(r"\\x([89a-f][0-9a-f])")  # a byte that is no text, as ``shown_name`` writes it
+_BYTE = re.compile(r"\\x([89a-f][0-9a-f])")  # a byte that is not UTF-8, as ``shown_name`` writes it
 _ATTEMPT = re.compile("attempt-[0-9]+")  # folder of a later attempt, inside the first attempt's folder
 
 

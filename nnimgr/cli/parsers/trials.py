@@ -215,6 +215,7 @@ def _checkpoints(group: Verbs[Parser]) -> None:
         about="A checkpoint is named by the attempt that has saved it, a dot, and its number.",
         examples=("nnictl trial checkpoint ls -T 12", "nnictl trial checkpoint ls ab12cd34 -T 12 --json"),
     )
+    listed.add_argument("--all", action="store_true", help="show those that were deleted, too")
     pin = add_verb(
         group,
         "pin",
@@ -244,7 +245,6 @@ def _checkpoints(group: Verbs[Parser]) -> None:
             "nnictl trial checkpoint get -T 12 --checkpoint 1.8 --output best",
         ),
     )
-    listed.add_argument("--all", action="store_true", help="show those that were deleted, too")
     pin.option_of_words = unpin.option_of_words = "--checkpoint"
     for verb in (listed, pin, unpin, get):
         add_id(verb, to_change=verb in (pin, unpin))

@@ -51,8 +51,11 @@ class Activity:
         self.changes.tell(experiment_id, 0)
 
     def ended(self, held: Held) -> None:
-        """Notify clients that the runner of an experiment has ended. Without a database, it cannot go on."""
-        if held.runner is None and held.status is E.STOPPED:
+        """Notify clients that the runner of an experiment has ended.
+
+        An experiment whose database was deleted gets the status STOPPED in the index.
+        """
+        if held.deleted:
             self._notes.note(held.id, status=E.STOPPED.value, ended_at=None)
         self.changes.tell(held.id, held.number)
         self._changed.set()

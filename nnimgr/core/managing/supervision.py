@@ -44,6 +44,7 @@ class Held:
     runner: ExperimentRunner | None = None  # None while the runner is being restarted
     trouble: str | None = None  # error that explains the missing runner
     status: f.ExperimentStatus | None = None  # None: unknown
+    deleted: bool = False  # True: its database was deleted while its runner ran
     number: int = 0  # number of the last fact
     awaits_silent: bool = False  # True while trials on silent machines are not stopped yet
     task: asyncio.Task[None] = field(init=False)
@@ -249,16 +250,15 @@ class Supervision:
                 return
             except Exception as group:
                 error = first_error(group)
-                is_deleted = held.runner is not None and isinstance(error, DatabaseDeleted)
+                held.deleted = held.runner is not None and isinstance(error, DatabaseDeleted)
                 held.runner = None
                 if loop.time() - began_at > longest:
                     delay = first
                 if isinstance(error, StoreError):
                     held.trouble = str(error)
                     logger.error("experiment %s: %s", held.id, error)
-                    if not is_deleted:  # a database that is not there when it is opened may still come
+                    if not held.deleted:  # a database that is not there when it is opened may still come
                         continue
-                    held.status = f.ExperimentStatus.STOPPED
                     self._held.pop(held.id, None)
                     return
                 held.trouble = f"a bug in nnimgr stopped the experiment: {type(error).__name__}: {error}"
