@@ -1,15 +1,16 @@
-"""Finds the name that a user has probably meant, for error messages."""
+"""Finds the name that a user has probably meant, for error messages, and writes sentences with a capital."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["nearest"]
+__all__ = ["capital", "nearest"]
 
 _BEGINNING = 4  # fewest letters of a word that counts as the beginning of a longer name
 _PART = 3  # fewest letters of a word that counts as a part of a longer name
 _LONGER = 0.4  # smallest similarity of a longer name
 _SHORT = 5  # letters of a short word, which is similar to many names by chance: "value" to "failures"
+_IN_NAMES = "@/._0123456789"  # characters that only the names of things contain
 _SHORT_CUTOFF = 0.8  # smallest similarity to a short word, unless a typing error is more likely
 
 
@@ -42,6 +43,16 @@ def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
     else:
         similar = best(names_by_plain, cutoff)
     return best(longer, _LONGER) or similar or best(with_word, _LONGER)
+
+
+def capital(sentence: str) -> str:
+    """Return a sentence with a capital letter, unless its first word is a name.
+
+    Such names are "maxTrialNumber", "me@host", "gpu1" and "train.py".
+    """
+    first = sentence.partition(" ")[0].rstrip(".:,;")
+    is_name = first != first.lower() or not first.isascii() or any(each in _IN_NAMES for each in first)
+    return sentence if is_name else f"{sentence[:1].upper()}{sentence[1:]}"
 
 
 def _plain(name: str) -> str:

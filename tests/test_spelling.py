@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nnimgr.config.model import ExperimentConfig
-from nnimgr.spelling import nearest
+from nnimgr.spelling import capital, nearest
 
 FIELDS = [str(field.alias) for field in ExperimentConfig.model_fields.values()]
 
@@ -53,3 +53,19 @@ def test_a_short_name(word: str, found: str) -> None:
 
 def test_names_keep_their_form() -> None:
     assert nearest("TPE-legacy", ["TPE", "TPE_legacy"]) == "TPE_legacy"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "written"),
+    [
+        ("machine gpu1 is full", "Machine gpu1 is full"),
+        ("2 of 3 slots are busy", "2 of 3 slots are busy"),
+        ("", ""),
+        *(
+            (sentence, sentence)
+            for sentence in ("gpu1 is full", "me@host is full", "maxTrials is 3", "a.py: x")
+        ),
+    ],
+)
+def test_a_sentence_begins_with_a_capital_unless_it_begins_with_a_name(sentence: str, written: str) -> None:
+    assert capital(sentence) == written

@@ -15,6 +15,7 @@ from nnimgr.api.models.feed import Severity
 from nnimgr.rules import facts as f
 from nnimgr.rules.growth import why_fewer
 from nnimgr.rules.state import trial_of_job
+from nnimgr.spelling import capital
 from nnimgr.store.reader import TrialRow
 from training_services.keepers.names import ASK, IMPORTED, LOCAL, NNI, host_of
 
@@ -60,7 +61,7 @@ def tell(fact: f.Fact, names: Names) -> tuple[Severity, str]:
     """
     severity, text = TOLD[type(fact)](fact, names)
     text = text.strip()
-    return severity, text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+    return severity, capital(text) + ("" if text.endswith((".", "!", "?")) else ".")
 
 
 def mentioned(fact: f.Fact) -> tuple[str, ...]:

@@ -41,9 +41,9 @@ class MedianstopAssessor(JudgingAssessor):
             limit = f"the median of the first results of {count} other trials"
             limit = "the first result of another trial" if count == 1 else limit
         else:
-            others = "another trial" if count == 1 else f"{count} other trials"
-            first = f"the first {seen.step} results of {others}"
-            limit = f"the average of {first}" if count == 1 else f"the median of the averages of {first}"
+            first = f"first {seen.step} results"
+            limit = f"the median of the averages that {count} other trials had over their {first}"
+            limit = f"the average of the {first} of another trial" if count == 1 else limit
         return Why(
             f"its best result so far, {self.shown(seen.best)}, is {self.worse} {self.shown(median)}, {limit}"
         )

@@ -10,7 +10,7 @@ from nnimgr.client.calls import Client
 
 __all__ = ["cause_lines", "failure_lines", "has_output", "last_failure", "reason_lines"]
 
-_EXPLAINED = ("EARLY_STOPPED", "WAITING", "PAUSED", "UNKNOWN")
+_EXPLAINED = ("EARLY_STOPPED", "USER_CANCELED", "SYS_CANCELED", "WAITING", "PAUSED", "UNKNOWN")
 _MOST_REASONS = 3  # largest number of reasons to show for each of these statuses
 _ABOUT_ONE = ("is ", "waits ")  # beginnings of reasons that speak of one trial
 _MOST_CAUSES, _MOST_NAMED = 10, 8  # largest number of causes, and of trials for each cause, to show
@@ -77,7 +77,7 @@ def cause_lines(trials: Sequence[Mapping[str, Any]], experiment_id: str) -> list
 
 
 def reason_lines(trials: Sequence[Mapping[str, Any]], experiment_id: str) -> list[str]:
-    """Return a line for each reason why trials were stopped early, wait, are paused or do not answer.
+    """Return a line for each reason why trials were stopped or canceled, wait, are paused or do not answer.
 
     The newest trials come first. Of each status, at most three reasons are shown, then the number of other
     trials and the command that shows why.

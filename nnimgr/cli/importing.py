@@ -13,11 +13,11 @@ from nnimgr.cli.results import give_to_tuner, import_data
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.terminal import Terminal
 from nnimgr.client.errors import ClientError
-from nnimgr.client.lines import capital
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home, HomeError
 from nnimgr.objectives import DEFAULT
 from nnimgr.rules.terms import TrialStatus
+from nnimgr.spelling import capital
 
 if TYPE_CHECKING:
     from nnimgr.config import ExperimentConfig
@@ -236,7 +236,4 @@ def _counted(count: int) -> str:
 
 def _told(error: Exception) -> ClientError:
     sentence = str(error)
-    begin = sentence.partition(" ")[0]
-    if begin.isalpha():  # otherwise it is the name of a file
-        sentence = sentence[0].upper() + sentence[1:]
-    return ClientError(f"{sentence}.", mend=getattr(error, "hint", ""))
+    return ClientError(f"{capital(sentence)}.", mend=getattr(error, "hint", ""))

@@ -39,8 +39,12 @@ def pareto(args: argparse.Namespace, terminal: Terminal) -> int:
         [trial["trialId"], str(trial["sequence"]), *(number(trial["values"][name]) for name in names)]
         for trial in found["trials"]
     ]
-    show_table(terminal, columns, rows)
+    if rows:
+        show_table(terminal, columns, rows)
     if len(found["trials"]) < found["total"]:
         terminal.warn(f"The table shows {len(found['trials'])} of {found['total']} trials, spread evenly.")
-    terminal.info(f"{found['total']} of {found['results']} trials with a result are in the Pareto set.")
+    told = f"{found['total']} of {found['results']} trials with a result are in the Pareto set."
+    terminal.info(
+        told if found["results"] or args.filter else "No trial has a usable result in all objectives yet."
+    )
     return 0

@@ -15,8 +15,8 @@ from typing import Any
 
 from nnimgr.client.calls import Event
 from nnimgr.client.experiments import ENDED
-from nnimgr.client.lines import capital
 from nnimgr.rules.terms import ENDED_FIRST
+from nnimgr.spelling import capital
 
 __all__ = [
     "LIVE",

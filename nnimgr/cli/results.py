@@ -24,6 +24,7 @@ from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home
+from nnimgr.spelling import capital
 
 __all__ = ["export", "give_to_tuner", "import_data"]
 
@@ -98,7 +99,7 @@ def give_to_tuner(
     nnis = "" if terminal.for_people or not given else "Import data success! "
     terminal.info(f"{nnis}{_were_given(given, len(records))} given to the tuner.")
     for sentence in warnings:
-        terminal.warn(f"{sentence[0].upper()}{sentence[1:]}.")
+        terminal.warn(f"{capital(sentence)}.")
     if terminal.as_json:
         sent = {"id": experiment_id, "records": len(records)}
         terminal.json({**sent, "given": given, "warnings": warnings})

@@ -20,7 +20,7 @@ from nnimgr.client.waits import waiting
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry
 from nnimgr.rules.terms import STOPPED_BY_USER
-from nnimgr.spelling import nearest
+from nnimgr.spelling import capital, nearest
 from nnimgr.store.location import has_database, is_nnis_own
 
 __all__ = [
@@ -386,7 +386,7 @@ def _converting(experiment_id: str, convert: Callable[[], T]) -> T:
             done = convert()
     except (RequestRefused, HomeError) as error:
         sentence = str(error)
-        raise ClientError(f"{sentence[0].upper()}{sentence[1:]}.", mend=f"See: {_LIST}") from error
+        raise ClientError(f"{capital(sentence)}.", mend=f"See: {_LIST}") from error
     except OSError as error:
         raise ClientError(
             f"Experiment {experiment_id}, which NNI has run, cannot be converted: {error}.",

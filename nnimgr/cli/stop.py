@@ -15,6 +15,7 @@ from nnimgr.client.experiments import runs, stop_experiment
 from nnimgr.client.servers import has_left
 from nnimgr.home import Home
 from nnimgr.index import IndexEntry
+from nnimgr.spelling import capital
 from training_services.keepers.names import ASK, LOCAL
 
 __all__ = ["stop", "stop_one"]
@@ -66,7 +67,7 @@ def _say_about_trials(
     from nnimgr.store.overview import stored_titles
 
     for sentence in answer.get("left", ()):
-        terminal.warn(f"Something may be left. {sentence[:1].upper()}{sentence[1:]}.")
+        terminal.warn(f"Something may be left. {capital(sentence)}.")
     still = ", ".join(stored_titles(entry.directory, answer["stillRunning"]))
     unsaved = stored_titles(entry.directory, answer.get("unsaved", ()))
     if unsaved:

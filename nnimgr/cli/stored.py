@@ -14,6 +14,7 @@ from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import RESUMABLE, runs
 from nnimgr.home import Home, ServerInfo
 from nnimgr.index import Index, IndexEntry, check_experiment_id
+from nnimgr.spelling import capital
 from nnimgr.store.errors import StoreError
 from nnimgr.store.location import database_path
 from nnimgr.store.overview import StoredExperiment, is_detached, stored_experiment
@@ -156,7 +157,7 @@ def _read(directory: Path) -> StoredExperiment:
         ) from error
     except StoreError as error:
         sentence = str(error)
-        raise ClientError(f"{sentence[0].upper()}{sentence[1:]}.") from error
+        raise ClientError(f"{capital(sentence)}.") from error
     if stored is None:
         raise ClientError(
             f"No experiment was created in {directory}.",

@@ -26,9 +26,9 @@ from nnimgr.cli.trials import all_trials
 from nnimgr.client.calls import ApiError, Client, Event, ServerGone
 from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import ENDED, is_stopped, stop_experiment
-from nnimgr.client.lines import capital
 from nnimgr.client.servers import answering, connect, has_left
 from nnimgr.home import Home
+from nnimgr.spelling import capital
 
 __all__ = ["Screen", "follow", "foreground", "top"]
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from nnimgr.client.errors import ClientError
-from nnimgr.client.lines import capital, names_command
+from nnimgr.client.lines import names_command
+from nnimgr.spelling import capital
 from trial_keeper.calls import local_http
 from trial_keeper.machine.untrusted_files import shown_name
 

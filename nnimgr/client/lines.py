@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import Any, TextIO
 
-__all__ = ["capital", "fitted", "names_command", "terminal_width", "wrapped"]
+__all__ = ["fitted", "names_command", "terminal_width", "wrapped"]
 
 _NARROWEST = 20
 # Commands inside sentences, and commands as whole lines, which are not broken at line ends. Inside a
@@ -17,12 +17,6 @@ _COMMAND = (
     r"|^ *nnictl (?!.*: error: ).*$"
 )
 _NO_BREAK = "\x00"
-
-
-def capital(sentence: str) -> str:
-    """Return a sentence with a capital letter, unless it begins with a name: maxTrialNumber or me@host."""
-    first = sentence.partition(" ")[0]
-    return sentence if first != first.lower() or "@" in first else f"{sentence[:1].upper()}{sentence[1:]}"
 
 
 def names_command(sentence: str) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 from nnimgr.client.errors import ClientError
 from nnimgr.client.lines import fitted
+from nnimgr.spelling import capital
 
 __all__ = ["awaited", "waiting"]
 
@@ -36,7 +37,7 @@ def waiting(sentence: str | Callable[[], str]) -> Iterator[None]:
                 return
             if fresh and fresh != said and not over.is_set():
                 said = fresh
-                _say(f"{fresh[:1].upper()}{fresh[1:].rstrip('.')}.")
+                _say(f"{capital(fresh.rstrip('.'))}.")
 
     teller = threading.Thread(target=tell, name="waiting", daemon=True)
     teller.start()

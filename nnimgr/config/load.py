@@ -206,8 +206,14 @@ def _build(reading: Reading, fields: dict[str, Any], service: Service | None) ->
     if fields.get("useAnnotation") is True:
         reading.fault(("useAnnotation",), "annotations in the trial's source are not supported since NNI 3.0")
         del fields["useAnnotation"]
-    if type(retries := fields.get("maxRetries")) is int:  # a single number is for both main causes
+    retries = fields.get("maxRetries")
+    if type(retries) is int:  # a single number is for both main causes
         fields["maxRetries"] = {"infrastructure": retries, "userError": retries}
+    elif retries is not None and not isinstance(retries, Mapping):
+        reading.fault(
+            ("maxRetries",), f"must be a whole number, or a mapping of causes to numbers, not {retries!r}"
+        )
+        del fields["maxRetries"]
     for role in Role:
         arguments = _algorithm(fields, role).get("classArgs")
         if arguments is not None:
@@ -432,4 +438,6 @@ class _SearchSpace:
             else:
                 problem = reading.problem(("searchSpace", *path), sentence)
             (reading.warnings if custom else reading.problems).append(problem)
+        if not self.value and not found and not custom:
+            reading.warn(("searchSpace",), "is empty, so all trials run with the same parameters")
         return not found

@@ -188,6 +188,12 @@ def test_the_pareto_set_is_a_table(server: FakeServer, capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out) == PARETO
 
 
+def test_a_pareto_set_without_results(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc").pareto = {**PARETO, "trials": [], "total": 0, "results": 0}
+    assert main(["experiment", "pareto", "abc"]) == 0
+    assert capsys.readouterr().out == "INFO: No trial has a usable result in all objectives yet.\n"
+
+
 def test_a_pareto_set_that_is_too_large(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.add("abc").pareto = {**PARETO, "total": 20_000}
     assert main(["experiment", "pareto", "abc"]) == 0

@@ -22,7 +22,7 @@ from tests.cli.fake import CREATED_AT, FakeServer, Refused
 from tests.cli.terminals import in_a_pipe, in_a_terminal
 
 CONFIG = """\
-searchSpace: {}
+searchSpace: {x: {_type: uniform, _value: [0, 1]}}
 trialCommand: "true"
 trialConcurrency: 1
 goal: maximize

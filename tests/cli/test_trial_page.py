@@ -197,13 +197,15 @@ def test_a_list_says_why_trials_were_stopped_early_or_wait(server: FakeServer) -
     stopped = [trial(f"s{no}", no, status="EARLY_STOPPED", reason=why[no]) for no in range(6)]
     waits = [trial(f"w{no}", 6 + no, status="WAITING", reason="no free GPU") for no in range(2)]
     starts = [trial(f"t{no}", 8 + no, status="WAITING", reason="is being started") for no in range(2)]
-    server.add("abc").trials = [*stopped, *waits, *starts]
-    assert in_a_terminal("trial", "ls", "abc").lines[-7:] == [
+    late = trial("u0", 10, status="SYS_CANCELED", reason="stopped after 5m (maxTrialDuration)")
+    server.add("abc").trials = [*stopped, *waits, *starts, late]
+    assert in_a_terminal("trial", "ls", "abc").lines[-8:] == [
         "EARLY_STOPPED, trials no. 4 and 5, for example no. 5: below 0.7",
         "EARLY_STOPPED, trials no. 0 and 3: bad",
         "EARLY_STOPPED, trial no. 2: worst",
         "EARLY_STOPPED for other reasons: trial no. 1",
         "  See why: nnictl trial show abc -T 1",
+        "SYS_CANCELED, trial no. 10: stopped after 5m (maxTrialDuration)",
         "WAITING, trials no. 8 and 9: each is being started",
         "WAITING, trials no. 6 and 7: no free GPU",
     ]

@@ -24,7 +24,7 @@ __all__ = ["entry"]
 
 ABC = "experiments/abc"
 CONFIG = """\
-searchSpace: {}
+searchSpace: {x: {_type: uniform, _value: [0, 1]}}
 trialCommand: "true"
 trialConcurrency: 1
 tuner: {name: Random}

@@ -260,7 +260,7 @@ def test_a_home_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 CONFIG = """\
-searchSpace: {}
+searchSpace: {x: {_type: uniform, _value: [0, 1]}}
 trialCommand: "true"
 trialConcurrency: 1
 tuner: {name: Random}

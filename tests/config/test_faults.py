@@ -193,7 +193,10 @@ def test_faults(faults: Faults, change: str, fault: str) -> None:
         ("maxExperimentDuration: 0s", "maxExperimentDuration: '0s' is not longer than zero"),
         ("trialGpuNumber: -1", "trialGpuNumber: must be at least 0, not -1"),
         ("trialGpuNumber: 1.5", "trialGpuNumber: must be a whole number, or a fraction below 1 of one GPU"),
-        ("maxRetries: soon", "maxRetries: must be a mapping of keys to values, not 'soon'"),
+        (
+            "maxRetries: soon",
+            "maxRetries: must be a whole number, or a mapping of causes to numbers, not 'soon'",
+        ),
         ("maxRetries: {userError: -1}", "maxRetries.userError: must be at least 0, not -1"),
         ("maxRetries: {preempted: -1}", "maxRetries.preempted: must be at least 0, not -1"),
         ("onFailure: guess", "onFailure: unknown value 'guess' (valid: skip, penalty, value)"),

@@ -56,7 +56,9 @@ def test_a_file_that_is_named_json_is_refused_as_json(faults: Faults, tmp_path: 
 
 def test_an_empty_search_space_is_a_mapping(load: Load) -> None:
     text = MINIMAL.replace("\n  x: {_type: uniform, _value: [0, 1]}", " {}")
-    assert load(text).config.search_space == {}
+    loaded = load(text)
+    assert loaded.config.search_space == {}
+    assert "searchSpace: is empty, so all trials run with the same parameters" in str(loaded.warnings[0])
 
 
 def test_a_tuner_of_the_users_may_read_spaces_in_its_own_way(load: Load) -> None:

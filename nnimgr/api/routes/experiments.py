@@ -32,6 +32,7 @@ from nnimgr.objectives import objectives_of
 from nnimgr.rules.activity import sentence_of
 from nnimgr.rules.facts import DrainReason, ExperimentStatus, Limits, TrialStatus
 from nnimgr.rules.phrases import best_so_far
+from nnimgr.spelling import capital
 from nnimgr.store.reader import ExperimentReader, ExperimentRow, TrialRow, TrialSet
 
 _AT_ONCE = 200  # records of an import that are checked before other tasks may run
@@ -381,7 +382,7 @@ def _now(row: ExperimentRow, known: _Known, best: TrialRow | None) -> str:
     if best is not None and row.best_value is not None:
         shown = best_so_far(row.best_value, best.sequence)
         told += "" if shown in told else f"; {shown}"
-    return f"{told[:1].upper()}{told[1:].rstrip('.')}."
+    return f"{capital(told.rstrip('.'))}."
 
 
 @lru_cache(maxsize=32)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from nnimgr.client.lines import fitted
-from nnimgr.spelling import nearest
+from nnimgr.spelling import capital, nearest
 
 __all__ = [
     "DEFAULT_EXPERIMENT",
@@ -423,7 +423,7 @@ def add_verb(
 
     ``about``: further lines of the verb's description.
     """
-    description = f"{summary[0].upper()}{summary[1:]}."
+    description = f"{capital(summary)}."
     verb = verbs.add_parser(
         name,
         help=summary,
@@ -439,7 +439,7 @@ def add_verb(
 
 def add_group(verbs: Verbs[Parser], name: str, summary: str) -> Verbs[Parser]:
     """Add a verb that only groups other verbs, such as ``nnictl trial``. Return the parent of these verbs."""
-    group = verbs.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+    group = verbs.add_parser(name, help=summary, description=f"{capital(summary)}.")
     group.beside = verbs
     return group.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
