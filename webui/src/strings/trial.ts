@@ -10,6 +10,7 @@ export const trial = {
     fork: "forked by a user",
     confirmation: "run that confirms another trial with another seed",
   } as Readonly<Record<string, string>>,
+  imported: "imported from another program",
   retryOf: "Retry of trial",
   ofTrial: {
     fork: "from a checkpoint of trial",

@@ -29,9 +29,10 @@ export function Menu({ label, items, name, small = false, tabIndex }: MenuProps)
   const place = () => {
     const [under, box] = [button.current?.getBoundingClientRect(), menu.current];
     if (under === undefined || box === null) return;
+    const lowest = window.innerHeight - box.offsetHeight - 8;
     const above = under.top - box.offsetHeight - 8; // where there is no room below
-    const fits = under.bottom + box.offsetHeight + 8 <= window.innerHeight || above < 0;
-    box.style.top = `${(fits ? under.bottom : above) + window.scrollY}px`;
+    const top = under.bottom <= lowest ? under.bottom : above >= 0 ? above : Math.max(0, lowest);
+    box.style.top = `${top + window.scrollY}px`;
     box.style.left = `${Math.max(8, Math.min(under.left, window.innerWidth - box.offsetWidth - 16)) + window.scrollX}px`;
   };
   const move = (event: KeyboardEvent<HTMLDivElement>) => {

@@ -19,6 +19,7 @@ import { TrialTabs } from "./TrialTabs";
 import "./trial.css";
 
 const text = strings.trial;
+const IMPORTED = "import"; // the keeper of trials that another program has run
 
 /** All there is to know of one trial. */
 export default function Trial({ id, trialId }: { id: string; trialId: string }) {
@@ -32,6 +33,7 @@ export default function Trial({ id, trialId }: { id: string; trialId: string }) 
     ) : (
       <p className="soft">{strings.common.loading}</p>
     );
+  const imported = data.jobs.some((job) => job.keeperId === IMPORTED);
   const sentences = [data.reason, data.note].filter((sentence) => sentence !== null);
   return (
     <div className="stack">
@@ -41,7 +43,9 @@ export default function Trial({ id, trialId }: { id: string; trialId: string }) 
           <code>{data.id}</code>
           <Copy text={data.id} />
           <StatusBadge status={data.status} detail={data.detail} />
-          <span className="soft">{text.sources[data.source] ?? data.source}</span>
+          <span className="soft">
+            {imported ? text.imported : (text.sources[data.source] ?? data.source)}
+          </span>
           {data.retryOf === null ? null : (
             <span className="soft">
               {text.ofTrial[data.source] ?? text.retryOf}{" "}
