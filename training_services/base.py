@@ -182,7 +182,7 @@ def shown_bytes(number: float) -> str:
 
 def memory_text(mib: float) -> str:
     """Return an amount of memory as text for a sentence."""
-    return f"{mib / 1024:.4g} GB" if mib >= 1024 else f"{mib:g} MB"
+    return f"{mib / 1024:.4g} GiB" if mib >= 1024 else f"{mib:g} MiB"
 
 
 class ServiceError(Exception):

@@ -80,6 +80,7 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
     if terminal.as_json and not args.foreground:
         terminal.json({"id": experiment_id, "url": url, "port": client.port})
     again = f"nnictl create --config {shlex.quote(args.config)}"
+    again += "" if port == DEFAULT_PORT else f" --port {port}"
     code = _after_start(
         client,
         experiment_id,

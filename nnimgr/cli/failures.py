@@ -93,7 +93,8 @@ def reason_lines(trials: Sequence[Mapping[str, Any]], experiment_id: str) -> lis
             each = "each " if len(found) > 1 and found[0]["reason"].startswith(_ABOUT_ONE) else ""
             lines.append(f"{status}, {_numbers(found)}{_whose(found)}: {each}{found[0]['reason']}")
         if rest := [trial for found in groups[_MOST_REASONS:] for trial in found]:
-            lines.append(f"{status} for other reasons: {_numbers(rest)}")
+            rest.sort(key=lambda trial: -int(trial["sequence"]))
+            lines.append(f"Also {status}: {_numbers(rest)}")
             lines.append(f"  See why: nnictl trial show {experiment_id} -T {rest[0]['sequence']}")
     return lines
 
@@ -114,7 +115,7 @@ def _numbers(trials: Sequence[Mapping[str, Any]]) -> str:
     *named, last = (str(trial["sequence"]) for trial in reversed(trials[:_MOST_NAMED]))
     if not named:
         return f"trial no. {last}"
-    several = "trials" if len(trials) <= _MOST_NAMED else f"{len(trials)} trials, the last ones"
+    several = "trials" if len(trials) <= _MOST_NAMED else f"{len(trials)} trials, the newest ones"
     return f"{several} no. {', '.join(named)} and {last}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnimgr.cli.progress import LIVE, created_trials
-from nnimgr.rules.phrases import left_out
+from nnimgr.rules.phrases import left_out, trial_count
 from nnimgr.rules.terms import TUNER_EXHAUSTED
 
 __all__ = ["after_update", "ended_again", "raised_limit", "used_up"]
@@ -33,12 +33,10 @@ def after_update(profile: Mapping[str, Any], title: str) -> str | None:
     counts, limits = profile["counts"], profile["limits"]
     live = sum(counts.get(status, 0) for status in LIVE)
     if title == "trialnum" and used_up(profile) == "trialnum":
-        rest = f" {live} {'has' if live == 1 else 'have'} not ended yet." if live else ""
+        rest = f" {live} of them {'has' if live == 1 else 'have'} not ended yet." if live else ""
         others = left_out(retried=profile.get("retried") or 0, canceled=counts.get("SYS_CANCELED", 0))
-        return (
-            f"No more trials are created: of at most {limits['maxTrialNumber']}, "
-            f"{created_trials(profile)}{others} were created.{rest}"
-        )
+        there = f"{trial_count(created_trials(profile))}{others} exist already"
+        return f"No more trials are created: {there}, and the limit is {limits['maxTrialNumber']}.{rest}"
     running = sum(counts.get(status, 0) for status in ("RUNNING", "UNKNOWN"))
     slots = limits["trialConcurrency"]
     if title == "concurrency" and profile["status"] == "RUNNING" and running > slots:

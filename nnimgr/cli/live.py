@@ -22,6 +22,7 @@ from nnimgr.cli.progress import (
     number,
     parameters_text,
     status_addition,
+    wanted_trials,
 )
 from nnimgr.cli.summary import confirmed_lines, goal_of
 from nnimgr.cli.times import duration_text
@@ -163,14 +164,13 @@ def _line(text: str, *, style: str) -> Text:
 
 def _bars(profile: Mapping[str, Any], *, since: timedelta) -> Table:
     table = Table.grid(padding=(0, 1))
-    limits, done = profile["limits"], finished_trials(profile)
-    most = limits["maxTrialNumber"]
+    done, most = finished_trials(profile), wanted_trials(profile)
     shown = f"{finished_text(profile)}{'' if most else ', no limit'}"
     table.add_row(Text("Trials", style="bold"), _bar(done, most), shown)
     seconds = profile["durationS"]
     if profile["status"] in ("RUNNING", "DRAINING"):
         seconds += since.total_seconds()
-    longest = limits["maxExperimentDurationS"]
+    longest = profile["limits"]["maxExperimentDurationS"]
     shown = duration_text(seconds)
     shown += f" of {duration_text(longest)}" if longest else ", no limit"
     table.add_row(Text("Time", style="bold"), _bar(seconds, longest), shown)

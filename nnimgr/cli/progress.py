@@ -15,6 +15,7 @@ from typing import Any
 
 from nnimgr.client.calls import Event
 from nnimgr.client.experiments import ENDED
+from nnimgr.rules.phrases import against_limit
 from nnimgr.rules.terms import ENDED_FIRST
 from nnimgr.spelling import capital
 
@@ -30,6 +31,7 @@ __all__ = [
     "number",
     "parameters_text",
     "status_addition",
+    "wanted_trials",
 ]
 
 _MOST_RECENT = 8
@@ -308,12 +310,16 @@ def finished_trials(profile: Mapping[str, Any]) -> int:
 def finished_text(profile: Mapping[str, Any]) -> str:
     """Return the number of finished trials with its limit: "4 of 10"; "4" without a limit.
 
-    A user can set the limit below the number of trials that exist: "19, above the limit of 5".
+    A user can set the limit below the number of trials that exist: "4 of 19, above the limit of 5".
     """
     finished, most = finished_trials(profile), profile["limits"]["maxTrialNumber"]
-    if most is None:
-        return str(finished)
-    return f"{finished} of {most}" if finished <= most else f"{finished}, above the limit of {most}"
+    return str(finished) if most is None else against_limit(finished, most, created=created_trials(profile))
+
+
+def wanted_trials(profile: Mapping[str, Any]) -> int | None:
+    """Return the number of trials that will have finished in the end; None without a limit."""
+    most = profile["limits"]["maxTrialNumber"]
+    return most and max(int(most), created_trials(profile))
 
 
 def _confirmations(profile: Mapping[str, Any], which: str) -> int:

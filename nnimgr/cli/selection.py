@@ -100,8 +100,9 @@ def select(
             refuse_without_command(entry)
         elif _may_surprise(entry, entries) and not quiet and sys.stderr.isatty():
             newest = newest_first(entries.values())[0]
-            why = "No experiment is running" if newest is entry else f"{_title(newest)} was stopped by a user"
-            sentence = f"{why}. This is about the newest that has finished or failed: {_title(entry)}"
+            stopped = "" if newest is entry else f" (A user has stopped the newest of all, {_title(newest)}.)"
+            shown = f"Shown is the newest that has finished or failed: {_title(entry)}"
+            sentence = f"No experiment is running. {shown}.{stopped}".removesuffix(".")
             print(fitted(sys.stderr, f"INFO: {sentence}."), file=sys.stderr)
         return entry
     where = "" if port is None else f" on port {port}"

@@ -367,8 +367,8 @@ def _outermost(
     if for_nni and smaller:
         option, which, rank = ("--head", "largest", "worst") if args.head else ("--tail", "smallest", "best")
         terminal.warn(
-            f"In NNI's format, {option} lists the {which} results, as in NNI. With the goal minimize, these "
-            f"are the {rank} ones. --json lists the {'worst' if rank == 'best' else 'best'} ones."
+            f"A pipe gets NNI's format, in which {option} lists the {which} results. With the goal minimize, "
+            f"these are the {rank} ones. To get the {'worst' if rank == 'best' else 'best'} ones, add --json."
         )
     order = "asc" if (args.tail is not None) != (smaller and not for_nni) else "desc"
     found = []

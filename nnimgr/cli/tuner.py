@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["replace"]
 
-_NO_SUCCESS = ("EARLY_STOPPED", "FAILED", "USER_CANCELED")  # statuses of finished trials
+_FINISHED = ("SUCCEEDED", "EARLY_STOPPED", "FAILED", "USER_CANCELED")  # statuses of finished trials
 
 
 def replace(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -80,7 +80,7 @@ def _sentence(before: Mapping[str, Any], after: Mapping[str, Any], *, imported: 
     live = sum(after["counts"].get(status, 0) for status in LIVE)
     finished = finished_trials(after)
     history = f"The new tuner gets the whole history: {finished} finished trial{'' if finished == 1 else 's'}"
-    history += _without_success(after)
+    history += _by_status(after)
     history += f", and {imported} imported result{'' if imported == 1 else 's'}." if imported else "."
     continues = "trial continues" if live == 1 else "trials continue"
     history += f" {live} waiting or running {continues}." if live else ""
@@ -94,15 +94,15 @@ def _sentence(before: Mapping[str, Any], after: Mapping[str, Any], *, imported: 
     return f"{when} {history}"
 
 
-def _without_success(profile: Mapping[str, Any]) -> str:
-    """Return how many of the finished trials have not succeeded, such as " (1 FAILED, 2 USER_CANCELED)".
+def _by_status(profile: Mapping[str, Any]) -> str:
+    """Return how many of the finished trials have each status, such as " (5 SUCCEEDED, 1 FAILED)".
 
     Return "" if all have succeeded.
     """
     counts = {**profile["counts"]}
     counts["FAILED"] = counts.get("FAILED", 0) - (profile.get("retried") or 0)  # the retries count instead
-    parts = [f"{counts[status]} {status}" for status in _NO_SUCCESS if counts.get(status)]
-    return f" ({', '.join(parts)})" if parts else ""
+    parts = [f"{counts[status]} {status}" for status in _FINISHED if counts.get(status)]
+    return "" if all(part.endswith("SUCCEEDED") for part in parts) else f" ({', '.join(parts)})"
 
 
 def _title(tuner: Mapping[str, Any]) -> str:

@@ -27,6 +27,10 @@ def written(path: Path) -> Iterator[BinaryIO]:
         with fresh.open("wb") as file:
             yield file
         fresh.replace(target)
+    except OSError as error:
+        if error.filename == str(fresh):  # a name that users do not know
+            error.filename = str(path)
+        raise
     finally:
         with contextlib.suppress(OSError):
             fresh.unlink(missing_ok=True)

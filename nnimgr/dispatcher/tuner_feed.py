@@ -193,9 +193,10 @@ class TunerFeed:
     def _imported(self, records: list[Any]) -> None:
         good, faults = self.results.usable(records)
         if faults and not self.calls.collecting:
+            number, fault = next(iter(faults.items()))
             sentence = (
-                f"the tuner does not get {len(faults)} of {len(records)} imported results: "
-                f"the first {next(iter(faults.values()))}"
+                f"the tuner does not get {len(faults)} of {len(records)} imported results; "
+                f"for example, number {number} {fault}"
             )
             self.calls.channel.send(Failed(call="import_data", sentence=sentence, traceback=""))
         self.import_data(good)

@@ -10,7 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from nnimgr.cli.progress import finished_text, finished_trials, notice_lines, number, parameters_text
+from nnimgr.cli.progress import (
+    finished_text,
+    finished_trials,
+    notice_lines,
+    number,
+    parameters_text,
+    wanted_trials,
+)
 from nnimgr.cli.summary import counts_text, goal_of, main_objective
 from nnimgr.cli.times import duration_text
 
@@ -108,7 +115,7 @@ def _fact(word: str, content: str) -> str:
 
 def _bar(profile: Mapping[str, Any]) -> str:
     """Return a bar for the finished trials, and their number with its limit; "" without a limit."""
-    done, most = finished_trials(profile), profile["limits"]["maxTrialNumber"]
+    done, most = finished_trials(profile), wanted_trials(profile)
     if not most:
         return ""
     share = min(100.0, 100.0 * done / most)

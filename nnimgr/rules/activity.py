@@ -130,7 +130,8 @@ def _progress(state: ExperimentState, at: datetime) -> str:
         parts = [f"{trial_count(busy)} {_are(busy)} running" if busy else "no trial is running"]
     if limits.max_trial_number is not None:
         finished = max(0, state.counted - state.searching)
-        parts.append(f"{against_limit(finished, limits.max_trial_number, 'finished')}{state.left_out}")
+        progress = against_limit(finished, limits.max_trial_number, "finished", created=state.counted)
+        parts.append(f"{progress}{state.left_out}")
     if limits.max_experiment_duration is not None:
         parts.append(f"{_elapsed(state.active_for(at), limits.max_experiment_duration)} used")
     if limits.stop_when.total_trial_time is not None:

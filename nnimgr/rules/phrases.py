@@ -9,12 +9,15 @@ __all__ = ["against_limit", "best_so_far", "in_seconds", "left_out", "shortened"
 SHOWN = 60  # most characters of a user's text that a sentence shows
 
 
-def against_limit(number: int, most: int, what: str) -> str:
+def against_limit(number: int, most: int, what: str = "", *, created: int = 0) -> str:
     """Return a number of trials with its limit, for example "4 of 10 finished".
 
-    A user can set the limit below the number of trials that exist: "19 finished, above the limit of 5".
+    ``created``: number of trials that exist. A user can set the limit below it: "4 of 19 finished, above the
+    limit of 5". If ``number`` is above the limit, too, ``created`` is left out.
     """
-    return f"{number} of {most} {what}" if number <= most else f"{number} {what}, above the limit of {most}"
+    shown = str(number) if number > most else f"{number} of {max(most, created)}"
+    above = f", above the limit of {most}" if max(number, created) > most else ""
+    return f"{shown} {what}".rstrip() + above
 
 
 def best_so_far(value: float, sequence: int) -> str:

@@ -254,7 +254,7 @@ def test_in_the_foreground_it_tells_what_happens_and_stops_at_the_end(
                 "Trial 0 (t0) FAILED: exited with code 1: ValueError: boom",
                 "  See: nnictl log trial abc -T 0 --file stderr",
                 "No trial has a usable result.",
-                "Next: correct the trial's code, then: nnictl create --config exp.yml",
+                "Next: correct the trial's code, then: nnictl create --config exp.yml --port {port}",
             ],
         ),
         (
@@ -285,7 +285,8 @@ def test_done_without_a_result_is_no_success(
 
     server.on_create = script
     assert create(server, "--foreground", "--id", "abc") == 1
-    assert capsys.readouterr().out.splitlines()[-len(lines) :] == lines
+    told = [line.format(port=server.port) for line in lines]
+    assert capsys.readouterr().out.splitlines()[-len(lines) :] == told
 
 
 def test_a_command_that_is_not_found_is_corrected_first(
@@ -300,7 +301,7 @@ def test_a_command_that_is_not_found_is_corrected_first(
     server.on_create = script
     assert create(server, "--foreground", "--id", "abc") == 1
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last == "Next: correct trialCommand, then: nnictl create --config exp.yml"
+    assert last == f"Next: correct trialCommand, then: nnictl create --config exp.yml --port {server.port}"
 
 
 def test_an_error_in_the_foreground_ends_with_1(
@@ -322,7 +323,7 @@ def test_an_error_in_the_foreground_ends_with_1(
 @pytest.mark.parametrize(
     ("code", "following"),
     [
-        (127, "correct trialCommand, then: nnictl create --config exp.yml"),
+        (127, "correct trialCommand, then: nnictl create --config exp.yml --port {port}"),
         (
             1,
             "correct the trial's code, then: nnictl resume abc; "
@@ -341,7 +342,7 @@ def test_what_failed_alike_is_corrected_first(
 
     server.on_create = script
     assert create(server, "-f", "--id", "abc") == 1
-    assert capsys.readouterr().out.endswith(f"\nNext: {following}\n")
+    assert capsys.readouterr().out.endswith(f"\nNext: {following.format(port=server.port)}\n")
 
 
 def test_another_command_may_stop_what_is_watched(

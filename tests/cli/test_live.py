@@ -119,6 +119,12 @@ def test_trials_against_their_limit(most: int | None, told: str) -> None:
     assert told in shown(Progress.of(of))
 
 
+def test_fewer_finished_trials_than_the_limit_which_is_below_the_number_of_trials() -> None:
+    of = profile("abc", counts={"SUCCEEDED": 1, "RUNNING": 3})
+    of["limits"] = {**of["limits"], "maxTrialNumber": 2}
+    assert "1 of 4, above the limit of 2" in shown(Progress.of(of))
+
+
 def test_a_view_of_nothing_yet() -> None:
     progress = Progress.of(profile("abc", reason="", name=""))
     text = shown(progress)

@@ -151,7 +151,7 @@ def test_no_trial_that_has_failed_is_passed_over(server: FakeServer) -> None:
     lines = in_a_terminal("trial", "ls", "abc").lines
     assert lines[-14:-10] == [
         "SUCCEEDED, trial no. 40: no result: never called",
-        "FAILED, 29 trials, the last ones no. 32, 33, 34, 35, 36, 37, 38 and 39: exited",
+        "FAILED, 29 trials, the newest ones no. 32, 33, 34, 35, 36, 37, 38 and 39: exited",
         "  with code 1: l",
         "  See: nnictl log trial abc -T 39 --file stderr",
     ]

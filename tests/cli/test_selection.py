@@ -174,9 +174,7 @@ async def test_a_stopped_experiment_that_no_id_has_chosen_is_named_to_people(
     server: FakeServer, tmp_path: Path
 ) -> None:
     await add_ended(server, "bad", tmp_path, "failures")
-    told = (
-        "INFO: No experiment is running. This is about the newest that has finished or failed: a name (bad)."
-    )
+    told = "INFO: No experiment is running. Shown is the newest that has finished or failed: a name (bad)."
     for words, is_told in ((("trial", "ls"), True), (("trial", "ls", "bad"), False)):
         seen = await asyncio.to_thread(in_a_terminal, *words, columns=120)
         assert (seen.code, told in seen.lines) == (0, is_told)

@@ -203,7 +203,7 @@ def test_a_list_says_why_trials_were_stopped_early_or_wait(server: FakeServer) -
         "EARLY_STOPPED, trials no. 4 and 5, for example no. 5: below 0.7",
         "EARLY_STOPPED, trials no. 0 and 3: bad",
         "EARLY_STOPPED, trial no. 2: worst",
-        "EARLY_STOPPED for other reasons: trial no. 1",
+        "Also EARLY_STOPPED: trial no. 1",
         "  See why: nnictl trial show abc -T 1",
         "SYS_CANCELED, trial no. 10: stopped after 5m (maxTrialDuration)",
         "WAITING, trials no. 8 and 9: each is being started",

@@ -136,16 +136,17 @@ LIVE = {"SUCCEEDED": 3, "SYS_CANCELED": 5, "RUNNING": 1}
     [
         (
             {"status": "DRAINING", "drain": "budget", "limits": BY_TRIALS, "counts": LIVE},
-            "No more trials are created: of at most 3, 4 (not counted: 5 SYS_CANCELED) were created. "
-            "1 has not ended yet.",
+            "No more trials are created: 4 trials (not counted: 5 SYS_CANCELED) exist already, and the limit "
+            "is 3. 1 of them has not ended yet.",
         ),
         (
             {"status": "DONE", "limits": BY_TRIALS, "counts": {"SUCCEEDED": 3, "FAILED": 2}, "retried": 2},
-            "No more trials are created: of at most 3, 3 (not counted: 2 retried) were created.",
+            "No more trials are created: 3 trials (not counted: 2 retried) exist already, and the limit "
+            "is 3.",
         ),
         (
             {"status": "DONE", "limits": BY_TRIALS, "counts": {"SUCCEEDED": 3}},
-            "No more trials are created: of at most 3, 3 were created.",
+            "No more trials are created: 3 trials exist already, and the limit is 3.",
         ),
         (
             {"status": "DONE", "limits": BY_TIME, "durationS": 5399.2},
@@ -309,7 +310,7 @@ def test_another_tuner(
     assert capsys.readouterr().out == (
         "INFO: Update tuner success!\n"
         "INFO: The tuner is mine.Mine instead of Random from now on. The new tuner gets the whole history: "
-        "19 finished trials (2 EARLY_STOPPED, 1 FAILED, 4 USER_CANCELED). "
+        "19 finished trials (12 SUCCEEDED, 2 EARLY_STOPPED, 1 FAILED, 4 USER_CANCELED). "
         "4 waiting or running trials continue.\n"
     )
     here = Path("deep").absolute()

@@ -81,7 +81,7 @@ def test_plain_needs_have_no_functions(tmp_path: Path) -> None:
         ),
         ('trialCpuNumber: "{{ layers > 1 }}"', "has no valid value for layers = "),
         ('trialCpuNumber: "{{ layers * 99999 }}"', "asks for up to 299997 CPUs, but this machine has"),
-        ('trialMemorySize: "{{ layers * 99999999 }}"', "trialMemorySize: asks for up to 2.93e+05 GB, but"),
+        ('trialMemorySize: "{{ layers * 99999999 }}"', "trialMemorySize: asks for up to 2.93e+05 GiB, but"),
         (
             "trialMemorySize: {start: 2gb, limit: 1gb}",
             "trialMemorySize.limit: 'limit' (1gb) must be more than",
@@ -91,7 +91,7 @@ def test_plain_needs_have_no_functions(tmp_path: Path) -> None:
         ("trialMemorySize: {start: 1gb, limit: 2gb, faktor: 2}", "trialMemorySize.faktor: unknown field"),
         (
             "trialMemorySize: {start: 1mb, limit: 999999tb}",
-            "trialMemorySize.limit: asks for 1.024e+09 GB, but",
+            "trialMemorySize.limit: asks for 1.024e+09 GiB, but",
         ),
         (
             "trialMemorySize: {start: '{{ layers }}', limit: 2gb}",

@@ -49,6 +49,6 @@ def test_odd_amounts_of_memory_are_refused(tmp_path: Path, size: str) -> None:
 
 def test_what_this_machine_never_has_is_refused_where_there_is_no_other(tmp_path: Path) -> None:
     assert "asks for 99999 CPUs, but this machine has" in fault(tmp_path, "trialCpuNumber: 99999\n")
-    assert "asks for 1024 GB, but this machine has" not in fault(tmp_path, "trialMemorySize: 999 tb\n")
+    assert "asks for 1024 GiB, but this machine has" not in fault(tmp_path, "trialMemorySize: 999 tb\n")
     # Valid if it was stored on another machine.
     read_canonical({**load(tmp_path, "").canonical(), "trialCpuNumber": 99999})

@@ -36,9 +36,7 @@ def test_no_trial_that_ended_has_a_result() -> None:
 def test_trials_that_a_user_stopped_are_not_counted() -> None:
     found = notice_after("fufffff")
     assert found is not None
-    assert found.sentence.startswith(
-        "all 6 trials that ended have no result that the tuner can use, apart from "
-    )
+    assert found.sentence.startswith("all 6 trials that ended without being stopped have no result that ")
 
 
 def test_only_the_last_trials_have_no_result() -> None:

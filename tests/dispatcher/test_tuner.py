@@ -329,7 +329,7 @@ async def test_a_tuner_is_told_of_objectives_and_gets_results_as_they_are(host: 
     tuner.send(m.Imported(number=8, records=json.dumps(records)))
     failed = await tuner.expect(m.Failed)
     assert failed.sentence.startswith(
-        "the tuner does not get 1 of 2 imported results: the first is 1, which is not a map"
+        "the tuner does not get 1 of 2 imported results; for example, number 2 is 1, which is not a map"
     )
     tuner.ask(3)
     calls = json.loads((await tuner.suggestions(1))[0])["calls"]

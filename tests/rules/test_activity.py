@@ -133,6 +133,7 @@ def test_a_limit_below_the_number_of_trials() -> None:
     lower = replace(life.state.limits, max_trial_number=1)
     life.take(f.ConfigChanged(changes={"maxTrialNumber": 1}, limits=lower))
     life.end(0)
+    assert "1 of 3 finished, above the limit of 1; " in now(life)
     life.end(1)
     assert "2 finished, above the limit of 1; " in now(life)
     life.end(2)

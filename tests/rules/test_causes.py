@@ -149,12 +149,12 @@ def test_attempts_after_a_lack_of_memory_get_more_of_it() -> None:
         told.append(fact.reason.rpartition("; ")[2])
         attempt = restart(life)
         assert GROWTH.after(life.state.trials[life.trial(0)].memory_attempts) == memory
-    assert told == ["its next attempt gets 8 GB of memory", "its next attempt gets 12 GB of memory"]
+    assert told == ["its next attempt gets 8 GiB of memory", "its next attempt gets 12 GiB of memory"]
     assert refold(life.log) == life.state
     run_out(life, attempt)
     assert end_of(life).reason == (
         f"was killed by signal 9 (SIGKILL): {KILLED}; it was tried 3 times, "
-        "the last time with 12 GB of memory"
+        "the last time with 12 GiB of memory"
     )
 
 
@@ -169,7 +169,7 @@ def test_the_usual_retries_follow_when_the_memory_no_longer_grows(limits: dict[s
     trial = life.state.trials[life.trial(0)]
     assert attempt == 4 and GROWTH.after(trial.memory_attempts) == 12288
     run_out(life, attempt)
-    assert "it was tried 4 times, the last time with 12 GB of memory" in end_of(life).reason
+    assert "it was tried 4 times, the last time with 12 GiB of memory" in end_of(life).reason
 
 
 def test_other_failures_do_not_change_the_memory() -> None:

@@ -73,7 +73,7 @@ def test_an_allocation_has_to_be_large_enough_for_a_trial() -> None:
     config = made(cpus=2, memory="1gb", gpus="a100:1")
     found = {fault.path[0]: fault.sentence for fault in faults(config, Wants(2, 4, 2048))}
     assert found["cpus"] == "an allocation has 2 CPUs, less than the 4 CPUs of trialCpuNumber"
-    assert found["memory"] == "an allocation has 1 GB, less than the 2 GB of trialMemorySize"
+    assert found["memory"] == "an allocation has 1 GiB, less than the 2 GiB of trialMemorySize"
     assert found["gpus"] == "an allocation has 1 GPU, less than the 2 GPUs of trialGpuNumber"
     assert [fault.path for fault in faults(config, NOTHING)] == [("gpus",)]
     assert list(faults(made(cpus=4), Wants(None, 2, None))) == []

@@ -91,7 +91,11 @@ class LocalConfig(PlatformConfig):
 def faults(config: LocalConfig, wants: Wants) -> Iterator[ConfigFault]:
     """Yield the errors in a configuration for this machine. ``wants``: resources that each job needs."""
     if wants.gpus and config.use_active_gpu is None:
-        yield ConfigFault(("useActiveGpu",), "must be set to true or false if trialGpuNumber is above 0")
+        yield ConfigFault(
+            ("useActiveGpu",),
+            "must be set to true or false if trialGpuNumber is above 0 (false, which is usual: no GPU that "
+            "another program uses)",
+        )
     yield from gpu_faults(config, (), wants.gpus)
 
 

@@ -444,9 +444,14 @@ def add_group(verbs: Verbs[Parser], name: str, summary: str) -> Verbs[Parser]:
     return group.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
 
-def add_id(verb: argparse.ArgumentParser, *, to_change: bool = False) -> None:
-    """Add the argument for an experiment. ``to_change``: the verb changes an experiment that is open."""
-    default = DEFAULT_TO_CHANGE if to_change else DEFAULT_EXPERIMENT
+def add_id(
+    verb: argparse.ArgumentParser, *, to_change: bool = False, default: str = DEFAULT_EXPERIMENT
+) -> None:
+    """Add the argument for an experiment. ``to_change``: the verb changes an experiment that is open.
+
+    ``default``: text about the experiment that is taken if none is named.
+    """
+    default = DEFAULT_TO_CHANGE if to_change else default
     verb.add_argument(
         "id",
         nargs="?",

@@ -113,12 +113,14 @@ def _results(group: Verbs[Parser]) -> None:
         "importing:import_trials",
         "import results into an experiment, or trials of another program",
         about=(
-            "\n--filename FILE: the tuner of a running experiment learns from the results in a\n"
-            'JSON file that "experiment export" has written. To give it the results in a CSV\n'
-            "file of the export, use --from csv FILE --to ID.\n\n"
-            "--from KIND SOURCE: the trials of another program become a new experiment, which\n"
-            "is stopped. With --to ID in addition, no experiment is created, but the tuner of\n"
-            "the running experiment ID learns from the results of these trials."
+            "\n--filename FILE [ID]\n"
+            "    The tuner of the running experiment ID learns from the results in a JSON\n"
+            '    file that "experiment export" has written.\n'
+            "--from KIND SOURCE --to ID\n"
+            "    The tuner of the running experiment ID learns from the results of another\n"
+            "    program. KIND csv also reads a CSV file that was exported here.\n"
+            "--from KIND SOURCE\n"
+            "    The trials of another program become a new experiment, which is stopped."
         ),
         examples=(
             "nnictl experiment import --filename results.json",

@@ -41,10 +41,12 @@ def add(verbs: Verbs[Parser]) -> None:
         verbs,
         "top",
         "watch:top",
-        "watch an experiment; if several are open and none is named, list them",
+        "watch an experiment, or list those that are open",
+        about="Without ID, it shows the experiment that runs. If several run, or none runs and\n"
+        "several are open, it lists them.",
         examples=("nnictl top", "nnictl top ab12cd34", "nnictl top --time 10"),
     )
-    add_id(top)
+    add_id(top, default="default: see above")
     top.add_argument("-t", "--time", type=seconds, metavar="S", help="refresh interval in seconds")
 
 

@@ -47,7 +47,7 @@ def judge(config: ExperimentConfig, records: Sequence[Mapping[str, Any]]) -> Imp
     }
     for number, reasons in list(outside.items())[:1]:
         more = _more(len(outside) - 1, "does not fit it", "do not fit it")
-        shown = "; ".join(reasons[:_MOST_REASONS])
+        shown = "; ".join(reasons[:_MOST_REASONS]) + ("; ..." if len(reasons) > _MOST_REASONS else "")
         warnings.append(
             f"result number {number} was given although it does not fit the search space: {shown}{more}"
         )

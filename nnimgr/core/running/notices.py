@@ -54,10 +54,8 @@ def _fruitless(state: ExperimentState) -> Notice:
     """Return the notice that the last trials, or all of them, have ended without a usable result."""
     ended = {status: count for status, count in state.counts.items() if status.terminal}
     judged = sum(ended.get(status, 0) for status in (TrialStatus.SUCCEEDED, TrialStatus.FAILED))
-    more = "" if sum(ended.values()) == judged else ", apart from those that were stopped"
-    sentence = (
-        f"trials that ended have no result that the tuner can use{more}; for example {state.fruitless_since}"
-    )
+    how = "ended" if sum(ended.values()) == judged else "ended without being stopped"
+    sentence = f"trials that {how} have no result that the tuner can use; for example {state.fruitless_since}"
     which = "the last" if state.fruitless < judged else "all"
     return Notice(subject=f"{which} {sentence}", counted=f"{which} {state.fruitless} {sentence}")
 

@@ -71,7 +71,7 @@ async def test_cpus_and_memory_are_counted(tmp_path: Path) -> None:
     first, second = (f"experiment contract trial {each} has 3 CPUs" for each in fleet.jobs("worker-1"))
     reason = last_reason(fleet, jobs[4])
     assert f"waits for 3 CPUs on worker-1, which has 8 CPUs: 2 CPUs are free, {first}, {second}" in reason
-    assert "waits for 6 GB of memory on worker-1, which has 16 GB of memory: 4 GB of memory" in reason
+    assert "waits for 6 GiB of memory on worker-1, which has 16 GiB of memory: 4 GiB of memory" in reason
     await fleet.machines["worker-2"].poll()
     ended = fleet.jobs("worker-2")[0]
     await fleet.machines["worker-2"].finish(f"contract-{ended}-1")

@@ -68,7 +68,7 @@ export const overview = {
     time: "Time against its limit",
     finished: "trials finished",
     finishedOf: (limit: string) => `of ${limit} trials finished`,
-    finishedAbove: (limit: string) => `trials finished, above the limit of ${limit}`,
+    above: (limit: string) => `, above the limit of ${limit}`,
     leftOut: (retried: number, canceled: number) =>
       ` (not counted: ${[
         ...(retried > 0 ? [`${retried} retried`] : []),

@@ -26,9 +26,11 @@ const LOOKS = [
   ["WAITING", "quiet", false],
 ] as const satisfies readonly (readonly [keyof Profile["counts"] & string, ProgressPart["look"], boolean])[];
 
-function finishedText(finished: number, limit: number | null): string {
+/** After the number of finished trials. A user can set the limit below the number of `created` trials. */
+function finishedText(finished: number, created: number, limit: number | null): string {
   if (limit === null) return text.finished;
-  return (finished <= limit ? text.finishedOf : text.finishedAbove)(formatNumber(limit));
+  const whole = finished <= limit ? text.finishedOf(formatNumber(Math.max(limit, created))) : text.finished;
+  return created <= limit ? whole : `${whole}${text.above(formatNumber(limit))}`;
 }
 
 /** How far the experiment is: trials and time against their limits, the pace, and the expected end. */
@@ -55,7 +57,7 @@ export function ProgressCard({ id, profile }: { id: string; profile: Profile }) 
       <p className="figure">
         <strong className="number">{formatNumber(finished)}</strong>{" "}
         <span className="soft">
-          {finishedText(finished, maxTrialNumber)}
+          {finishedText(finished, created - leftOut - made, maxTrialNumber)}
           {leftOut === 0 ? null : text.leftOut(profile.retried, canceled)}
         </span>
       </p>
