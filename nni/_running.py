@@ -82,6 +82,8 @@ class Trial:
     ) -> None:
         """Report an intermediate result: a number, a dict of metrics, or metrics as keyword arguments.
 
+        With a number, keyword arguments are further metrics beside the result: ``report(0.9, loss=0.3)``.
+
         ``save``: also save this state, as in the method ``save``. The result and the state are never recorded
         without each other. A function that returns the state is called only if a save is due. It is due if
         somebody pauses the trial or asks for a save, or if saving has taken less than a tenth of the trial's
@@ -90,11 +92,11 @@ class Trial:
         If somebody pauses the trial, this call saves the state and ends the trial's process. In the last step
         of ``steps``, the state is saved after the final result instead.
         """
-        if (value is None) == (not metrics):
-            raise TypeError(
-                "report() takes a value or keyword arguments, and not both: report(0.9), report(acc=0.9)"
-            )
-        self._report(metrics if value is None else value, save, step=step)
+        if value is None and not metrics:
+            raise TypeError("report() needs a result: report(0.9), report(acc=0.9), report(0.9, loss=0.3)")
+        if metrics and value is not None:
+            metrics = {**(value if isinstance(value, dict) else {"default": value}), **metrics}
+        self._report(metrics or value, save, step=step)
 
     def _report(
         self, value: Any, save: Saving | None, *, step: int | None = None, due: bool | None = None

@@ -60,6 +60,7 @@ def _to_tuner(args: argparse.Namespace, terminal: Terminal) -> int:
     client = client_of(home, entry, port=args.port)
     profile = client.get("experiments", entry.id)
     found = _read(args, profile["searchSpace"], profile["config"].get("objectives"))
+    _refuse_other_goal(profile["config"], found, f"experiment {entry.id}")
     records, left = [], []
     for trial in found.trials:
         if trial.status is not TrialStatus.SUCCEEDED:
@@ -85,7 +86,7 @@ def _to_tuner(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def _to_new_experiment(args: argparse.Namespace, terminal: Terminal) -> int:
     """Create a stopped experiment with the source's trials."""
-    from nnimgr.importing.experiment import create_imported, shown_config
+    from nnimgr.importing.experiment import create_imported, shown_config, with_whole_reruns
     from nnimgr.importing.trials import SourceError
     from nnimgr.store.errors import StoreError
     from nnimgr.store.reader import ExperimentReader
@@ -96,7 +97,8 @@ def _to_new_experiment(args: argparse.Namespace, terminal: Terminal) -> int:
     config: ExperimentConfig | None = None
     if args.config is not None:
         config = load(args.config, terminal).config
-        found = _read(args, config.search_space, config.objectives)
+        found = with_whole_reruns(config, _read(args, config.search_space, config.objectives))
+        _refuse_other_goal(config.canonical(), found, args.config)
         misfits = _misfits(config, found)
     else:
         found, misfits = _read(args, None, None), None
@@ -132,6 +134,20 @@ def _to_new_experiment(args: argparse.Namespace, terminal: Terminal) -> int:
     if terminal.as_json:
         terminal.json({"id": entry.id, "directory": str(entry.directory), "trials": count})
     return 0
+
+
+def _refuse_other_goal(config: Mapping[str, Any], found: Foreigners, place: str) -> None:
+    """Raise ClientError if the goal of a configuration contradicts that of the source.
+
+    ``place``: where the configuration is.
+    """
+    from nnimgr.importing.experiment import goal_fault
+
+    if (fault := goal_fault(config, found)) is not None:
+        raise ClientError(
+            f"{capital(fault)}; nothing is imported.",
+            mend=f"Correct the goal in {place}, then repeat: {{command}}",
+        )
 
 
 def _misfits(config: ExperimentConfig, found: Foreigners) -> str | None:

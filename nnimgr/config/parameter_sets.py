@@ -19,6 +19,7 @@ __all__ = [
     "check_constraints",
     "check_feasibility",
     "check_sets",
+    "completed",
     "feasibility_of",
     "feasible_share",
     "initial_sets",
@@ -131,21 +132,31 @@ def initial_sets(config: ExperimentConfig, seed: int) -> list[dict[str, Any]]:
 
     The random numbers come from the tuner's seed, or from ``seed`` if the tuner has none.
     """
-    wanted = config.initial_parameters or []
     own = (config.tuner.class_args or {}).get("seed")
     seed = own if isinstance(own, int) else seed
+    return completed(config, config.initial_parameters or [], seed=f"{seed}/initial")
+
+
+def completed(
+    config: ExperimentConfig, sets: Iterable[Mapping[str, Any]], *, seed: str
+) -> list[dict[str, Any]]:
+    """Return parameter sets with values drawn for the parameters that they leave out.
+
+    A set with a value outside of the search space stays as it is.
+    """
+    found = [dict(parameters) for parameters in sets]
     try:
         space = spaces.parse(config.search_space)
     except spaces.SearchSpaceError:  # a user's tuner has its own form of search space
-        return wanted
+        return found
     constraints = Constraints(config.search_space_constraints or ())
-    found = []
-    for index, parameters in enumerate(wanted):
+    for index, parameters in enumerate(found):
         filled, own = None, _of_the_space(config, parameters)
         if not spaces.contains(space, own, partial=True):
-            filled = _fill(space, own, constraints, Random(f"{seed}/initial/{index}"))
-        added = {name: value for name, value in parameters.items() if name not in own}
-        found.append(parameters if filled is None else {**filled, **added})
+            filled = _fill(space, own, constraints, Random(f"{seed}/{index}"))
+        if filled is not None:
+            added = {name: value for name, value in parameters.items() if name not in own}
+            found[index] = {**filled, **added}
     return found
 
 

@@ -14,20 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from nnimgr.config import ConfigError, ExperimentConfig, initial_sets, read_canonical
+from nnimgr.config.parameter_sets import completed
 from nnimgr.config.secrets import hide_secrets
 from nnimgr.core.managing.folder import Surroundings, flush_folder, make_folder
+from nnimgr.goal import optimize_mode
 from nnimgr.home import Home
 from nnimgr.identity import identity
 from nnimgr.importing.history import ImportedHistory
 from nnimgr.importing.spaces import space_of
 from nnimgr.importing.trials import Foreigners, ForeignTrial, SourceError, expressible
 from nnimgr.index import Index, IndexEntry, new_experiment_id, seed_of
+from nnimgr.objectives import objectives_of
 from nnimgr.rules import facts as f
 from nnimgr.rules.terms import NO_COMMAND, TrialStatus
 from nnimgr.store.writer import ExperimentWriter
 from nnimgr.traits import traits_of
 
-__all__ = ["create_imported", "shown_config"]
+__all__ = ["create_imported", "goal_fault", "shown_config", "with_whole_reruns"]
 
 _BESIDE = ".import-"  # beginning of the name of a folder that is being written
 
@@ -56,6 +59,32 @@ def shown_config(home: Home, found: Foreigners, directions: Mapping[str, str]) -
         return read_canonical(fields)
     except ConfigError as error:
         raise SourceError(f"{found.title} gives no valid experiment: {error}") from error
+
+
+def goal_fault(config: Mapping[str, Any], found: Foreigners) -> str | None:
+    """Return a sentence if the configuration's goal contradicts the source's; None if it does not.
+
+    ``config``: in its canonical form. A source that does not state its goal contradicts none.
+    """
+    goals: Mapping[str, str] = objectives_of(config) or {"": optimize_mode(config)}
+    for name, goal in goals.items():
+        theirs = found.directions.get(name, found.directions.get("") if len(goals) == 1 else None)
+        if theirs not in (None, goal):
+            which = f"objectives.{name}" if name else "the goal"
+            return f"{which} is {goal} in the configuration, and {theirs} in {found.title}"
+    return None
+
+
+def with_whole_reruns(config: ExperimentConfig, found: Foreigners) -> Foreigners:
+    """Return the trials, in which those that a resume runs lack no parameter of the search space.
+
+    The values that they lack are drawn, as for ``initialParameters``.
+    """
+    open_ = [trial for trial in found.trials if trial.rerun]
+    own = (config.tuner.class_args or {}).get("seed", 0)
+    sets = completed(config, (trial.parameters for trial in open_), seed=f"{own}/import")
+    whole = iter([replace(trial, parameters=each) for trial, each in zip(open_, sets, strict=True)])
+    return replace(found, trials=[next(whole) if trial.rerun else trial for trial in found.trials])
 
 
 def create_imported(home: Home, config: ExperimentConfig, found: Foreigners) -> IndexEntry:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -26,6 +27,7 @@ _ENDS = {
     "RUNNING": (TrialStatus.SYS_CANCELED, "it had not ended in Optuna"),
     "WAITING": (TrialStatus.SYS_CANCELED, "it had not started in Optuna"),
 }
+_CONSTRAINTS = "constraints"  # attribute with the amounts by which a trial violates its constraints
 _MOST_CHOICES = 1000  # values of a parameter with steps that become a list of choices
 
 
@@ -55,14 +57,15 @@ def read_optuna(source: str, wanted: Wanted) -> Foreigners:
         raise SourceError(f"Optuna cannot read {source}: {type(error).__name__}: {error}") from error
     if not trials:
         raise SourceError(f"the study {study.study_name!r} in {source} has no trials")
-    space: dict[str, Any] = {}
+    found: dict[str, list[BaseDistribution]] = {}  # of each parameter: a study may change it between trials
     for trial in trials:
         for name, distribution in trial.distributions.items():
-            space.setdefault(name, _spec(distribution))
+            if distribution not in found.setdefault(name, []):
+                found[name].append(distribution)
     return Foreigners(
         title=f"the Optuna study {study.study_name!r}",
         trials=[_trial(trial, objectives) for trial in trials],
-        space=space,
+        space={name: _spec(distributions) for name, distributions in found.items()},
         directions=dict(zip(objectives, directions, strict=True)),
     )
 
@@ -103,13 +106,22 @@ def _chosen(names: Sequence[str], name: str | None, source: str) -> str:
 
 
 def _objectives(own: Sequence[str] | None, wanted: Sequence[str], count: int) -> list[str]:
-    """Return the names of the study's values. A single value without a name has the name ""."""
-    names = list(wanted) or list(own or ())
-    if not names:
-        return [""] if count == 1 else [f"value_{at}" for at in range(count)]
-    if len(names) != count:
-        raise SourceError(f"the study has {count} values in a result, but {len(names)} names are given")
-    return names if count > 1 else [""]
+    """Return the names of the values in a result, in the study's order. A single value has the name "".
+
+    ``own``: their names in the study, where they have names. ``wanted``: the names that the user has given.
+    """
+    if wanted and len(wanted) != count:
+        raise SourceError(f"the study has {count} values in a result, but {len(wanted)} names are given")
+    if count == 1:
+        return [""]
+    if not own:
+        return list(wanted) or [f"value_{at}" for at in range(count)]
+    if wanted and set(wanted) != set(own):
+        raise SourceError(
+            f"the values in the study's results are named {', '.join(own)}, and not {', '.join(wanted)}",
+            hint="Use the study's names as objectives, then repeat: {command}",
+        )
+    return list(own)
 
 
 def _trial(trial: FrozenTrial, objectives: Sequence[str]) -> ForeignTrial:
@@ -118,6 +130,8 @@ def _trial(trial: FrozenTrial, objectives: Sequence[str]) -> ForeignTrial:
     final: Any = None
     if values is not None:
         final = values[0] if len(values) == 1 else dict(zip(objectives, values, strict=True))
+        if _is_infeasible(trial):
+            reason, final = f"its result {_shown(final)} violates the study's constraints", None
     began = _instant(trial.datetime_start)
     return ForeignTrial(
         name=f"trial {trial.number}",
@@ -133,28 +147,42 @@ def _trial(trial: FrozenTrial, objectives: Sequence[str]) -> ForeignTrial:
     )
 
 
+def _is_infeasible(trial: FrozenTrial) -> bool:
+    """Return whether a trial violates a constraint. Since Optuna 5, each has an attribute of its own."""
+    own = (value for name, value in trial.system_attrs.items() if name.startswith(f"{_CONSTRAINTS}:"))
+    return any(amount > 0 for amount in (*own, *(trial.system_attrs.get(_CONSTRAINTS) or ())))
+
+
 def _instant(found: datetime | None) -> datetime | None:
     """Return a time of Optuna, which has no time zone and is local."""
     return None if found is None else found.astimezone()
 
 
-def _spec(distribution: BaseDistribution) -> dict[str, Any]:
-    """Return the entry of a search space for an Optuna distribution.
+def _shown(final: Any) -> str:
+    return f"{final:.6g}" if isinstance(final, float) else json.dumps(final)
 
-    Whole numbers with a step become a list of choices if there are not too many.
+
+def _spec(distributions: Sequence[BaseDistribution]) -> dict[str, Any]:
+    """Return the entry of a search space that contains the values of all of these Optuna distributions.
+
+    Numbers with a step become a list of choices if there are not too many. ``distributions``: those of one
+    parameter in all trials. They are of one kind, and may differ in their bounds and steps.
     """
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-    if isinstance(distribution, CategoricalDistribution):
-        return {"_type": "choice", "_value": list(distribution.choices)}
-    assert isinstance(distribution, FloatDistribution | IntDistribution)
-    low, high, step = distribution.low, distribution.high, distribution.step
-    if isinstance(distribution, IntDistribution):
-        if not distribution.log and step == 1:
-            return {"_type": "randint", "_value": [low, high + 1]}
-        values = range(int(low), int(high) + 1, int(step or 1))
-        if not distribution.log and len(values) <= _MOST_CHOICES:
-            return {"_type": "choice", "_value": list(values)}
-    quantum = [] if step is None else [step]
-    kind = ("q" if quantum else "") + ("loguniform" if distribution.log else "uniform")
-    return {"_type": kind, "_value": [low, high, *quantum]}
+    first = distributions[0]
+    if isinstance(first, CategoricalDistribution):
+        return {"_type": "choice", "_value": list(first.choices)}
+    numbers = [each for each in distributions if isinstance(each, FloatDistribution | IntDistribution)]
+    low, high = min(each.low for each in numbers), max(each.high for each in numbers)
+    whole, log = isinstance(first, IntDistribution), numbers[0].log
+    step = numbers[0].step
+    if any(each.step != step or (each.low - low) % (step or 1) for each in numbers):
+        step = 1 if whole else None
+    if whole and not log and step == 1:
+        return {"_type": "randint", "_value": [low, high + 1]}
+    if step is not None and not log and (high - low) / step < _MOST_CHOICES:
+        count = round((high - low) / step) + 1
+        return {"_type": "choice", "_value": [low + at * step for at in range(count)]}
+    kind = ("q" if whole else "") + ("loguniform" if log else "uniform")
+    return {"_type": kind, "_value": [low, high, 1] if whole else [low, high]}

@@ -1,12 +1,18 @@
-"""Reader of Ray Tune's result folders. In each trial's folder are ``params.json`` and ``result.json``."""
+"""Reader of Ray Tune's result folders. In each trial's folder are ``params.json`` and ``result.json``.
+
+How a trial has ended is noted nowhere in one word. Ray's status is TERMINATED for all that have not failed.
+The last line of ``result.json`` has "done": false if the trial's function has returned. It has true if the
+trial itself said that it was done, if a stop criterion was met, or if the scheduler has stopped it.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnimgr.importing.trials import (
     Foreigners,
@@ -32,6 +38,9 @@ _RAYS_OWN = frozenset(
         *("training_iteration", "trial_id", "warmup_time"),
     )
 )
+# a module in the stored Tuner, which is not unpickled; the default scheduler is in trial_scheduler
+_SCHEDULER = re.compile(rb"ray\.tune\.schedulers\.(?!trial_scheduler)\w")
+_COUNTER = re.compile(r"_(\d{5,})$")  # number of a trial at the end of its id
 _FOLDER = "the folder of an experiment of Ray Tune has one folder for each trial, with result.json in it"
 
 
@@ -48,9 +57,35 @@ def read_ray(source: str, wanted: Wanted) -> Foreigners:
     states = _states(root)
     results = {folder: _results(folder / "result.json") for folder in folders}
     metrics = _metrics_in(root, results, wanted.metrics)
-    trials = [_trial(folder, results[folder], metrics, states) for folder in folders]
-    trials.sort(key=lambda trial: (trial.created is None, trial.created or datetime.now(UTC), trial.name))
-    return Foreigners(title=f"the Ray Tune experiment {root.name}", trials=trials)
+    longest = (
+        max((_iterations(lines) for lines in results.values()), default=0) if _has_scheduler(root) else 0
+    )
+    found = [
+        (_number(_id_of(folder, results[folder])), _trial(folder, results[folder], metrics, states, longest))
+        for folder in folders
+    ]
+    found.sort(key=lambda each: (each[0], each[1].created or datetime.now(UTC), each[1].name))
+    return Foreigners(title=f"the Ray Tune experiment {root.name}", trials=[trial for _, trial in found])
+
+
+def _id_of(folder: Path, results: Sequence[Mapping[str, Any]]) -> str:
+    return str((results[-1] if results else {}).get("trial_id") or folder.name)
+
+
+def _number(trial_id: str) -> int:
+    """Return the number of a trial by its id, such as "9a7aa_00004"; 0 for an id of another form."""
+    found = _COUNTER.search(trial_id)
+    return int(found[1]) if found else 0
+
+
+def _iterations(results: Sequence[Mapping[str, Any]]) -> float:
+    return number_of((results[-1] if results else {}).get("training_iteration")) or len(results)
+
+
+def _has_scheduler(root: Path) -> bool:
+    """Return whether the experiment had a scheduler other than the default one, which never stops a trial."""
+    tuner = root / "tuner.pkl"
+    return tuner.is_file() and _SCHEDULER.search(tuner.read_bytes()) is not None
 
 
 def _results(path: Path) -> list[dict[str, Any]]:
@@ -105,8 +140,15 @@ def _metrics_in(
     )
 
 
-def _states(root: Path) -> dict[str, str]:
-    """Return the statuses that Ray has noted: trial id -> status. Without a file of them, return {}."""
+class _State(NamedTuple):
+    """What Ray has noted of a trial. ``criterion``: name of a number -> value at which the trial stops."""
+
+    status: str = ""
+    criterion: Mapping[str, Any] = {}
+
+
+def _states(root: Path) -> dict[str, _State]:
+    """Return what Ray has noted of each trial, by its id. Without a file of it, return {}."""
     files = sorted(root.glob("experiment_state-*.json"))
     if not files:
         return {}
@@ -120,12 +162,18 @@ def _states(root: Path) -> dict[str, str]:
         except ValueError as error:
             raise SourceError(f"{files[-1]}: the state of a trial is not JSON: {error}") from error
         if isinstance(state, dict) and "trial_id" in state:
-            found[str(state["trial_id"])] = str(state.get("status"))
+            criterion = state.get("stopping_criterion")
+            criterion = dict(_flat(criterion)) if isinstance(criterion, dict) else {}
+            found[str(state["trial_id"])] = _State(str(state.get("status")), criterion)
     return found
 
 
 def _trial(
-    folder: Path, results: Sequence[Mapping[str, Any]], metrics: Sequence[str], states: Mapping[str, str]
+    folder: Path,
+    results: Sequence[Mapping[str, Any]],
+    metrics: Sequence[str],
+    states: Mapping[str, _State],
+    longest: float,
 ) -> ForeignTrial:
     last: Mapping[str, Any] = results[-1] if results else {}
     parameters = json_of(folder / "params.json") if (folder / "params.json").exists() else last.get("config")
@@ -142,8 +190,8 @@ def _trial(
     reports = [report for report in reports if report[0] is not None]
     if len(reports) > 1 and last.get("done") and _repeats(results):
         reports.pop()  # Ray writes the last result again when a function ends
-    state = states.get(str(last.get("trial_id") or folder.name), "")
-    status, reason = _end(folder, state, done=bool(last.get("done")))
+    state = states.get(_id_of(folder, results), _State())
+    status, reason = _end(folder, state, last, fewer=_iterations(results) < longest)
     began, took = None, number_of(results[0].get("time_total_s")) if results else None
     if reports and reports[0][1] is not None and took is not None:
         began = instant(reports[0][1].timestamp() - took, place=f"{place}, line 1: 'time_total_s'")
@@ -166,11 +214,19 @@ def _repeats(results: Sequence[Mapping[str, Any]]) -> bool:
     return results[-1].get("training_iteration") == results[-2].get("training_iteration")
 
 
-def _end(folder: Path, state: str, *, done: bool) -> tuple[TrialStatus, str]:
-    if state == "ERROR" or (folder / "error.txt").exists():
+def _end(folder: Path, state: _State, last: Mapping[str, Any], *, fewer: bool) -> tuple[TrialStatus, str]:
+    """Return how a trial has ended. ``last``: its last result. ``fewer``: there was a scheduler, and another
+    trial has run for more iterations.
+    """
+    if state.status == "ERROR" or (folder / "error.txt").exists():
         return TrialStatus.FAILED, f"it failed in Ray: see {folder / 'error.txt'}"
-    if done:
-        return TrialStatus.SUCCEEDED, "it was done in Ray"
-    if state == "TERMINATED":
+    if not last.get("done") and state.status != "TERMINATED":
+        return TrialStatus.SYS_CANCELED, "it had not ended in Ray"
+    if last.get("done") and fewer and not _meets(last, state.criterion):
         return TrialStatus.EARLY_STOPPED, "Ray's scheduler has stopped it"
-    return TrialStatus.SYS_CANCELED, "it had not ended in Ray"
+    return TrialStatus.SUCCEEDED, "it was done in Ray"
+
+
+def _meets(result: Mapping[str, Any], criterion: Mapping[str, Any]) -> bool:
+    reached = ((number_of(result.get(name)), number_of(limit)) for name, limit in criterion.items())
+    return any(number is not None and limit is not None and number >= limit for number, limit in reached)

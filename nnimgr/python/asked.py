@@ -192,6 +192,11 @@ class AskedTrial:
                     f"Trial {self.number} ({self.id}) has ended already. Its first {first} counts, and the "
                     "second one is not recorded."
                 )
+            if each["status"] == "PAUSED":
+                raise LateResult(
+                    f"Trial {self.number} ({self.id}) was paused, so this result is not recorded. When it is "
+                    "resumed, it can be asked for again."
+                )
             if not TrialStatus(each["status"]).terminal:
                 raise LateResult(
                     f"Trial {self.number} ({self.id}) was taken from this program when its lease ended. "

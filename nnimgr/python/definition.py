@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from nnimgr.python import space as spaces
 from nnimgr.python.arguments import checks_arguments
 from nnimgr.python.errors import ArgumentConflict, ArgumentError, Error, argument_of
-from nnimgr.python.options import Goal, Ship, duration_of
+from nnimgr.python.options import Goal, Ship, conditions_of, duration_of
 from nnimgr.python.trainable import (
     Trainable,
     Work,
@@ -74,7 +74,7 @@ class Experiment:
         tuner: str | Mapping[str, Any] = "TPE",
         assessor: str | Mapping[str, Any] | None = None,
         scheduler: str | Mapping[str, Any] | None = None,
-        constraints: Sequence[str] | None = None,
+        constraints: str | Sequence[str] | None = None,
         initial: Sequence[Mapping[str, Any]] | None = None,
         gpus: float | str | None = None,
         cpus: float | str | None = None,
@@ -100,7 +100,7 @@ class Experiment:
         fields: dict[str, Any] = {
             "experimentName": name,
             "searchSpace": spaces.plain(space),
-            "searchSpaceConstraints": None if constraints is None else list(constraints),
+            "searchSpaceConstraints": conditions_of(constraints),
             "initialParameters": None if initial is None else [dict(each) for each in initial],
             "trialCodeDirectory": str(self._work.directory),
             "trialConcurrency": at_once,

@@ -8,7 +8,7 @@ from typing import Literal
 
 from nnimgr.python.errors import ArgumentError
 
-__all__ = ["SHIPS", "SHOWS", "Goal", "Ship", "Show", "duration_of"]
+__all__ = ["SHIPS", "SHOWS", "Goal", "Ship", "Show", "conditions_of", "duration_of"]
 
 Goal = str | bool | Sequence[str] | None
 """Metric, or metrics, to maximize or minimize. True: a result is one number."""
@@ -22,6 +22,13 @@ Show = Literal["auto", "live", "table", "nothing"]
 """What a waiting program shows. "live" is for terminals and notebooks; "auto" chooses "live" or "table"."""
 
 SHOWS = ("auto", "live", "table", "nothing")
+
+
+def conditions_of(constraints: str | Sequence[str] | None) -> list[str] | None:
+    """Return the conditions on parameters as a list. A single one may be a text."""
+    return (
+        [constraints] if isinstance(constraints, str) else None if constraints is None else list(constraints)
+    )
 
 
 def duration_of(hours: float) -> str:

@@ -23,7 +23,7 @@ from nnimgr.python.arguments import checks_arguments
 from nnimgr.python.connection import Connection
 from nnimgr.python.errors import Error, translated, with_calls
 from nnimgr.python.interrupts import without_traceback
-from nnimgr.python.options import Show, duration_of
+from nnimgr.python.options import Show, conditions_of, duration_of
 from nnimgr.python.results import Results
 from nnimgr.python.trials import Trial, Trials
 
@@ -214,7 +214,7 @@ class Run:
         at_once: int | _Keep = KEEP,
         hours: float | _Keep | None = KEEP,
         space: Mapping[str, Any] | _Keep = KEEP,
-        constraints: Sequence[str] | _Keep | None = KEEP,
+        constraints: str | Sequence[str] | _Keep | None = KEEP,
         stop: Mapping[str, Any] | _Keep | None = KEEP,
         tuner: str | Mapping[str, Any] | _Keep = KEEP,
     ) -> None:
@@ -233,7 +233,7 @@ class Run:
         if hours is not None and not isinstance(hours, _Keep):
             changes["maxExperimentDuration"] = duration_of(hours)
         if constraints is not None and not isinstance(constraints, _Keep):
-            changes["searchSpaceConstraints"] = list(constraints)
+            changes["searchSpaceConstraints"] = conditions_of(constraints)
         self._connection.change(changes)
 
     @checks_arguments

@@ -21,7 +21,7 @@ from nnimgr.python.definition import (
 )
 from nnimgr.python.errors import ArgumentError, Ended, Error, LateResult
 from nnimgr.python.exchange import Exchange
-from nnimgr.python.options import Goal, duration_of
+from nnimgr.python.options import Goal, conditions_of, duration_of
 from nnimgr.python.results import Results
 from nnimgr.python.running import Run
 from training_services.job_spec import NO_COMMAND
@@ -75,7 +75,7 @@ class Study:
         name: str | None = None,
         tuner: str | Mapping[str, Any] = "TPE",
         assessor: str | Mapping[str, Any] | None = None,
-        constraints: Sequence[str] | None = None,
+        constraints: str | Sequence[str] | None = None,
         initial: Sequence[Mapping[str, Any]] | None = None,
         trials: int | None = None,
         hours: float | None = None,
@@ -92,7 +92,7 @@ class Study:
         fields: dict[str, Any] = {
             "experimentName": name,
             "searchSpace": spaces.plain(space),
-            "searchSpaceConstraints": None if constraints is None else list(constraints),
+            "searchSpaceConstraints": conditions_of(constraints),
             "initialParameters": None if initial is None else [dict(each) for each in initial],
             "trialCommand": NO_COMMAND,
             "trialCodeDirectory": str(Home.find().path),

@@ -13,7 +13,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -215,7 +215,12 @@ def _file_of(module: str) -> Path:
 
 
 def _of_file(file: Path, name: str) -> Work:
-    names, likely = _top_level(file)
+    names, likely, coroutines = _top_level(file)
+    if name in coroutines:
+        raise ArgumentError(
+            f"trial: {name} in {file} is an async function; write a function that calls "
+            f"asyncio.run({name}(...))"
+        )
     if name not in names and "*" not in names:
         defined = ", ".join(likely[:_MOST_NAMES]) or "no function and no class"
         raise ArgumentError(f"trial: {file} defines no {name} at its top level (it defines: {defined})")
@@ -225,8 +230,10 @@ def _of_file(file: Path, name: str) -> Work:
     return Work(root, target=f"{file.relative_to(root)}:{name}")
 
 
-def _top_level(file: Path) -> tuple[set[str], list[str]]:
-    """Return the names that a file may define at its top level, and its functions and classes among them."""
+def _top_level(file: Path) -> tuple[set[str], list[str], list[str]]:
+    """Return the names that a file may define at its top level, its functions and classes among them, and its
+    async functions.
+    """
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError) as error:
@@ -237,8 +244,19 @@ def _top_level(file: Path) -> tuple[set[str], list[str]]:
             names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.add(node.id)
-    likely = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    return {*names, *likely}, likely
+    defined = list(_definitions(tree.body))
+    likely = [node.name for node in defined if not isinstance(node, ast.AsyncFunctionDef)]
+    coroutines = [node.name for node in defined if isinstance(node, ast.AsyncFunctionDef)]
+    return {*names, *likely}, likely, [name for name in coroutines if name not in likely]
+
+
+def _definitions(body: Iterable[ast.AST]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    """Yield the functions and classes of a module, also those in an ``if``, ``try`` or ``with``."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node
+        elif isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield from _definitions(ast.iter_child_nodes(node))
 
 
 def _captures(trial: Callable[..., Any]) -> str:

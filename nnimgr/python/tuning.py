@@ -29,7 +29,7 @@ def tune(
     tuner: str | Mapping[str, Any] = "TPE",
     assessor: str | Mapping[str, Any] | None = None,
     scheduler: str | Mapping[str, Any] | None = None,
-    constraints: Sequence[str] | None = None,
+    constraints: str | Sequence[str] | None = None,
     initial: Sequence[Mapping[str, Any]] | None = None,
     gpus: float | str | None = None,
     cpus: float | str | None = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from nnimgr.cli.main import main
 from nnimgr.cli.selection import ending_of, newest_if_failed
 from nnimgr.index import Index
+from nnimgr.store.reader import ExperimentReader
 from tests.cli.fake import FakeExperiment, FakeServer, profile
 
 IMPORT = ["experiment", "import", "--from", "csv", "results.csv"]
@@ -152,3 +154,39 @@ def test_what_cannot_be_imported(
     assert main(["experiment", "import", *words]) == 1
     assert told in capsys.readouterr().err
     assert server.requests == [] and Index(server.home).entries() == {}
+
+
+def test_a_study_with_the_other_goal_is_refused(
+    server: FakeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    optuna = pytest.importorskip("optuna", reason="Optuna's storages are read with Optuna")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(storage="sqlite:///study.db", direction="maximize")
+    study.optimize(lambda trial: float(trial.suggest_float("x", 0, 1)), n_trials=1)
+    Path("exp.yml").write_text(CONFIG % 9)
+    Path("train.py").touch()
+    command = ["experiment", "import", "--from", "optuna", "study.db"]
+    assert main([*command, "--config", "exp.yml"]) == 1
+    told = "The goal is minimize in the configuration, and maximize in the Optuna study"
+    assert told in capsys.readouterr().err
+    server.add("abc", config={"tuner": {"name": "TPE"}, "goal": "minimize"}, searchSpace={"x": {}})
+    assert main([*command, "--to", "abc"]) == 1
+    printed = capsys.readouterr().err
+    assert told in printed and "Correct the goal in experiment abc, then repeat: nnictl" in printed
+    assert all(method == "GET" for method, _, _ in server.requests)
+
+
+def test_a_trial_that_had_not_ended_gets_what_it_lacks(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = "{x: {_type: uniform, _value: [0, 1]}, y: {_type: randint, _value: [3, 4]}}"
+    Path("exp.yml").write_text(f"searchSpace: {space}\n{(CONFIG % 9).partition(chr(10))[2]}")
+    Path("train.py").touch()
+    Path("results.csv").write_text("x,y,reward,status\n0.5,3,0.9,SUCCEEDED\n0.25,,,WAITING\n")
+    assert main([*IMPORT, "--config", "exp.yml", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "does not fit" not in printed.err
+    entry = Index(server.home).entries()[json.loads(printed.out)["id"]]
+    with closing(ExperimentReader(entry.directory)) as reader:
+        _, trials = reader.trials()
+    assert [json.loads(trial.parameters) for trial in trials] == [{"x": 0.5, "y": 3}, {"y": 3, "x": 0.25}]

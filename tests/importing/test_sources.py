@@ -26,13 +26,6 @@ def csv_file(folder: Path, text: str) -> str:
     return str(folder / "results.csv")
 
 
-def ray_trial(folder: Path, name: str, results: list[dict[str, Any]], **parameters: Any) -> None:
-    (folder / name).mkdir(parents=True)
-    (folder / name / "params.json").write_text(json.dumps(parameters))
-    lines = [json.dumps({"trial_id": name, "done": False, **result}) + "\n" for result in results]
-    (folder / name / "result.json").write_text("".join(lines))
-
-
 def test_a_table_of_trials(tmp_path: Path) -> None:
     source = csv_file(
         tmp_path,
@@ -103,106 +96,6 @@ def test_results_that_nni_has_exported(tmp_path: Path) -> None:
         read_source("nni", str(file), Wanted())
     with pytest.raises(SourceError, match="is a folder"):
         read_source("nni", str(tmp_path), Wanted())
-
-
-def test_trials_of_ray_tune(tmp_path: Path) -> None:
-    one = {"loss": 0.5, "eval": {"f1": 3}, "training_iteration": 1, "timestamp": 1000, "time_total_s": 10}
-    two = {"loss": 0.25, "training_iteration": 2, "timestamp": 1010, "time_total_s": 20}
-    ray_trial(tmp_path, "d_1", [one, two, {**two, "done": True}], lr=0.1, net={"depth": 2})
-    ray_trial(tmp_path, "c_2", [{**one, "timestamp": 1002}], lr=0.2)
-    ray_trial(tmp_path, "b_3", [{**one, "timestamp": 1003}], lr=0.3)
-    ray_trial(tmp_path, "a_4", [], lr=0.4)
-    (tmp_path / "b_3" / "error.txt").write_text("Traceback")
-    state = [[json.dumps({"trial_id": "c_2", "status": "TERMINATED"}), "{}"]]
-    (tmp_path / "experiment_state-2026.json").write_text(json.dumps({"trial_data": state}))
-    with (tmp_path / "b_3" / "result.json").open("a") as file:
-        file.write('{"loss": 0.1')  # Ray was killed amid a line
-    nested = read_source("ray", str(tmp_path), Wanted(metrics=("eval/f1",))).trials[0]
-    assert (nested.final, [value for value, _ in nested.reports]) == (3, [3])
-    done, stopped, failed, open_ = read_source("ray", str(tmp_path), Wanted(metrics=("loss",))).trials
-    assert (done.name, done.parameters) == ("d_1", {"lr": 0.1, "net": {"depth": 2}})
-    assert (done.status, done.final, [value for value, _ in done.reports]) == (S.SUCCEEDED, 0.25, [0.5, 0.25])
-    assert done.started == datetime.fromtimestamp(990, UTC) and done.ended == datetime.fromtimestamp(
-        1010, UTC
-    )
-    assert (stopped.status, stopped.final, len(stopped.reports)) == (S.EARLY_STOPPED, None, 1)
-    assert (failed.name, failed.status, len(failed.reports)) == ("b_3", S.FAILED, 1)
-    assert (open_.name, open_.status, open_.rerun) == ("a_4", S.SYS_CANCELED, True)
-
-
-def test_errors_in_rays_folder(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="has no trials"):
-        read_source("ray", str(tmp_path), Wanted())
-    ray_trial(tmp_path, "a", [{"loss": 1, "accuracy": 2}], x=1)
-    with pytest.raises(
-        SourceError, match="loss, accuracy; it is not stated which one is the result"
-    ) as error:
-        read_source("ray", str(tmp_path), Wanted())
-    assert error.value.hint == "Name it: {command} --metric NAME"
-    with pytest.raises(SourceError, match="the number 'los'; reported are: loss, accuracy"):
-        read_source("ray", str(tmp_path), Wanted(metrics=("los",)))
-    with (tmp_path / "a" / "result.json").open("a") as file:
-        file.write("nonsense\n")
-    with pytest.raises(SourceError, match=r"a/result.json, line 2: it is not JSON"):
-        read_source("ray", str(tmp_path), Wanted(metrics=("loss",)))
-
-
-def test_a_study_of_optuna(tmp_path: Path) -> None:
-    optuna = pytest.importorskip("optuna", reason="Optuna's storages are read with Optuna")
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    url = f"sqlite:///{tmp_path / 'study.db'}"
-    study = optuna.create_study(study_name="s", storage=url, direction="maximize")
-
-    def objective(trial: Any) -> float:
-        x = trial.suggest_float("x", 0.001, 1, log=True)
-        n = trial.suggest_int("n", 1, 8)
-        trial.suggest_categorical("c", ["a", "b"])
-        trial.report(x, 0)
-        trial.report(x + n, 1)
-        if trial.number == 1:
-            raise optuna.TrialPruned
-        if trial.number == 2:
-            raise ValueError("bad")
-        return float(x + n)
-
-    study.optimize(objective, n_trials=3, catch=(ValueError,))
-    running = study.ask()
-    found = read_source("optuna", url, Wanted())
-    assert (found.title, found.directions) == ("the Optuna study 's'", {"": "maximize"})
-    assert found.space == {
-        "x": {"_type": "loguniform", "_value": [0.001, 1]},
-        "n": {"_type": "randint", "_value": [1, 9]},
-        "c": {"_type": "choice", "_value": ["a", "b"]},
-    }
-    statuses = [trial.status for trial in found.trials]
-    assert statuses == [S.SUCCEEDED, S.EARLY_STOPPED, S.FAILED, S.SYS_CANCELED] and running.number == 3
-    for theirs, ours in zip(study.get_trials(), found.trials, strict=True):
-        assert ours.parameters == theirs.params
-        assert [value for value, _ in ours.reports] == list(theirs.intermediate_values.values())
-    first = study.get_trials()[0]
-    assert found.trials[0].final == first.value
-    assert found.trials[0].started == first.datetime_start.astimezone()
-    assert found.trials[0].ended == first.datetime_complete.astimezone()
-    optuna.create_study(study_name="t", storage=url)
-    with pytest.raises(SourceError, match="has 2 studies; there are s, t"):
-        read_source("optuna", str(tmp_path / "study.db"), Wanted())
-    assert len(read_source("optuna", str(tmp_path / "study.db"), Wanted(study="s")).trials) == 4
-    with pytest.raises(SourceError, match="cannot be read: No such file"):
-        read_source("optuna", f"sqlite:///{tmp_path / 'none.db'}", Wanted())
-    assert not (tmp_path / "none.db").exists()
-
-
-def test_a_study_with_several_values(tmp_path: Path) -> None:
-    optuna = pytest.importorskip("optuna", reason="Optuna's storages are read with Optuna")
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    url = f"sqlite:///{tmp_path / 'study.db'}"
-    study = optuna.create_study(storage=url, directions=["maximize", "minimize"])
-    study.optimize(lambda trial: (trial.suggest_float("x", 0, 1), 3.0), n_trials=1)
-    found = read_source("optuna", url, Wanted())
-    assert found.directions == {"value_0": "maximize", "value_1": "minimize"}
-    assert found.trials[0].final == {"value_0": study.trials[0].values[0], "value_1": 3.0}
-    named = read_source("optuna", url, Wanted(metrics=("accuracy", "ms")))
-    assert list(named.directions) == ["accuracy", "ms"]
 
 
 def test_runs_of_wandb(tmp_path: Path) -> None:

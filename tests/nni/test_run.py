@@ -81,10 +81,15 @@ def test_without_a_return_value_the_last_report_counts(trial: Trial) -> None:
     assert reports(trial) == [{"acc": 0, "loss": 0.5}, last, ("final", last)]
 
 
-@pytest.mark.parametrize("report", ["trial.report()", "trial.report(1, acc=2)"])
-def test_a_report_takes_one_form(trial: Trial, report: str) -> None:
-    done = ran(trial, f"def train(p, trial):\n    {report}\n")
-    assert done.returncode == 1 and "TypeError: report() takes a value or keyword arguments" in done.stderr
+@pytest.mark.parametrize("report", ["trial.report(1, acc=2)", "trial.report({'default': 1}, acc=2)"])
+def test_a_result_with_further_metrics(trial: Trial, report: str) -> None:
+    good(ran(trial, f"def train(p, trial):\n    {report}\n"))
+    assert reports(trial) == [{"default": 1, "acc": 2}, ("final", {"default": 1, "acc": 2})]
+
+
+def test_a_report_without_a_result(trial: Trial) -> None:
+    done = ran(trial, "def train(p, trial):\n    trial.report()\n")
+    assert done.returncode == 1 and "TypeError: report() needs a result: report(0.9)" in done.stderr
 
 
 def test_the_traceback_is_that_of_the_users_code(trial: Trial) -> None:

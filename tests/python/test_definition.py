@@ -36,6 +36,16 @@ def top_level(p: dict[str, Any]) -> float:
     return 1.0
 
 
+async def later(p: dict[str, Any]) -> float:
+    return 1.0
+
+
+if sys.platform != "none":
+
+    def under_if(p: dict[str, Any]) -> float:
+        return 1.0
+
+
 class TopLevel:
     def step(self) -> float:
         return 1.0
@@ -319,6 +329,7 @@ def test_functions_and_classes_are_found_by_file_and_name() -> None:
         work = work_of(given)
         assert work.directory == ROOT and work.target == "tests/python/test_definition.py:top_level"
     assert work_of(TopLevel).target == "tests/python/test_definition.py:TopLevel"
+    assert work_of(under_if).target == "tests/python/test_definition.py:under_if"
     assert work_of(top_level).command_for("/a b/python") == (
         "'/a b/python' -m nni.run tests/python/test_definition.py:top_level"
     )
@@ -342,6 +353,7 @@ def test_functions_and_classes_are_found_by_file_and_name() -> None:
             "tests.python.test_definition:missing",
             "defines no missing at its top level .it defines: config",
         ),
+        (later, "later in .* is an async function; write a function that calls asyncio.run"),
         ("nothing.here:f", "there is no module nothing.here"),
         ("nothing/here.py:f", "there is no file .*/nothing/here.py"),
     ],

@@ -301,6 +301,10 @@ def test_a_trial_is_stopped_by_others(port: int) -> None:
     with pytest.raises(LateResult, match=in_lines(r"Trial 1 .* is USER_CANCELED: a user stopped it")):
         canceled.tell(1.0)
     assert [each.value for each in study.results] == [None, None]
+    paused = study.ask()
+    study.run.trials[paused.number].pause()
+    with pytest.raises(LateResult, match=in_lines(r"Trial 2 .* was paused, so this result is not recorded")):
+        paused.tell(1.0)
 
 
 def test_an_experiment_that_runs_its_trials_is_no_study(port: int) -> None:
