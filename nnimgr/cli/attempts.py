@@ -113,9 +113,11 @@ def _attempt(trial: Mapping[str, Any], number: int | None, experiment_id: str) -
 
 def _why_none(trial: Mapping[str, Any], job: Mapping[str, Any] | None) -> str:
     name = f"trial {trial['sequence']} ({trial['id']})"
+    reason = f": {trial['reason']}" if trial["reason"] else ""
     if job is None:
-        reason = f": {trial['reason']}" if trial["reason"] else ""
         return f"No attempt of {name} has started, so it has no members yet{reason}."
+    if job["placedAt"] is None and job["endedAt"] is None:
+        return f"Attempt {job['attempt']} of {name} has no place yet, so it has no members yet{reason}."
     return f"Attempt {job['attempt']} of {name} runs on one host, so it has no members."
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nnimgr.client.calls import Client
+from nnimgr.rules.phrases import without_own_names
 
 __all__ = ["cause_lines", "failure_lines", "has_output", "last_failure", "reason_lines"]
 
@@ -50,12 +51,13 @@ def cause_lines(trials: Sequence[Mapping[str, Any]], experiment_id: str) -> list
 
     The newest trials come first. The line about the latest failed trial is followed by the command that
     prints this trial's output. If no trial has failed, it is the latest trial without a usable result.
-    Messages that differ only in numbers, such as the trial's parameters, are one cause.
+    Messages that differ only in numbers, such as the trial's parameters, or in the name of the trial's pod,
+    are one cause.
     """
     by_cause: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for trial in reversed(trials):
         if trial["status"] == "FAILED" or trial.get("noResult"):
-            how, _, message = trial["reason"].partition(": ")
+            how, _, message = without_own_names(trial["reason"], trial["id"]).partition(": ")
             kind = f"{how}: {_NUMBER.sub('0', message)}"
             by_cause.setdefault((f"{trial['status']}{_cause(trial)}", kind), []).append(trial)
     causes = list(by_cause.items())
@@ -87,7 +89,8 @@ def reason_lines(trials: Sequence[Mapping[str, Any]], experiment_id: str) -> lis
         by_reason: dict[str, list[Mapping[str, Any]]] = {}
         for trial in reversed(trials):
             if trial["status"] == status and trial["reason"]:
-                by_reason.setdefault(_NUMBER.sub("0", trial["reason"]), []).append(trial)
+                reason = without_own_names(trial["reason"], trial["id"])
+                by_reason.setdefault(_NUMBER.sub("0", reason), []).append(trial)
         groups = list(by_reason.values())
         for found in groups[:_MOST_REASONS]:
             each = "each " if len(found) > 1 and found[0]["reason"].startswith(_ABOUT_ONE) else ""

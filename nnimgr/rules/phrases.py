@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-__all__ = ["against_limit", "best_so_far", "in_seconds", "left_out", "shortened", "trial_count"]
+__all__ = [
+    "against_limit",
+    "best_so_far",
+    "in_seconds",
+    "left_out",
+    "shortened",
+    "trial_count",
+    "without_own_names",
+]
 
 SHOWN = 60  # most characters of a user's text that a sentence shows
 
@@ -44,6 +52,14 @@ def shortened(text: str) -> str:
     """Return the first line of a user's text, cut off if it is too long for a sentence."""
     line, _, more = text.strip().partition("\n")
     return line if not more and len(line) <= SHOWN else f"{line[:SHOWN]}..."
+
+
+def without_own_names(reason: str, trial_id: str) -> str:
+    """Return a reason without the names that contain the trial's id, such as that of its pod.
+
+    So the reasons of trials that have ended alike are equal.
+    """
+    return " ".join("..." if trial_id in word else word for word in reason.split(" "))
 
 
 def trial_count(number: int) -> str:

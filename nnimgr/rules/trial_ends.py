@@ -17,7 +17,7 @@ from nnimgr.rules.checkpoints import continues_from, recovery_point, where_it_co
 from nnimgr.rules.confirmations import is_confirmation
 from nnimgr.rules.decisions import leg_lost, resources_refused
 from nnimgr.rules.experiment_status import time_is_up
-from nnimgr.rules.phrases import shortened
+from nnimgr.rules.phrases import shortened, without_own_names
 from nnimgr.rules.retention import borrows
 from nnimgr.rules.state import (
     ExperimentState,
@@ -108,7 +108,7 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
             why = "it has exited with code 0 after it was asked to save its state"
         return _again(state, trial, why, due_at=now)
     reason = end.message or "its command could not be started"
-    return _failed(state, trial, reason, job.cause, failure=reason)
+    return _failed(state, trial, reason, job.cause, failure=without_own_names(reason, trial.id))
 
 
 def _interrupted_for(trial: TrialState, job: JobState | None) -> str | None:
@@ -250,6 +250,7 @@ def _exited(
         own = counted_as(state.limits, trial, cause) is f.Cause.OUT_OF_MEMORY
         reason += f"; it {'ran out of memory' if own else 'has failed'} {before + 1} times"
     message, _, _ = (end.message or "").partition(":")  # only the type of an exception, not its details
+    message = without_own_names(message, trial.id)
     return _failed(state, trial, reason, cause, failure=f"{end.exit_code}/{end.signal}/{message}")
 
 

@@ -23,20 +23,14 @@ import yaml
 from tests.kubernetes import images
 from tests.kubernetes.manager_image import build_root
 from tests.machines.detour import detour
+from training_services.kubernetes import rights
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "kubernetes"
 LONG_S = 120.0
 _USER = 10001
 
 # What the account may do in its namespace, and nothing anywhere else.
-MAY = {
-    "jobs.batch": {"create", "get", "list", "watch", "delete"},
-    "pods": {"list", "watch"},
-    "pods/log": {"get"},
-    "events": {"list", "watch"},
-    "configmaps": {"create", "get", "delete"},
-    "secrets": {"create", "get", "patch", "delete"},
-}
+MAY = {name: set(verbs) for name, verbs in rights.MAY.items()}
 
 
 # The server's own client, with what the pod was given: which lists of which namespaces it gets.

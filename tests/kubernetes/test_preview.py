@@ -13,6 +13,7 @@ from training_services.base import ServiceUnavailable
 from training_services.kubernetes.client import ApiError, Resource
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.preview import first_job, usual_namespace, verdict
+from training_services.kubernetes.rights import MAY, lacking
 from training_services.placement.needs import Wants
 
 
@@ -21,6 +22,8 @@ class FakeCluster:
 
     namespace = "lab"
     server = "https://cluster"
+
+    lacks = ""  # verb that this user may not use
 
     def __init__(
         self, *, refuses: tuple[str, str] = ("", ""), away: bool = False, hangs_at: str | None = None
@@ -45,6 +48,17 @@ class FakeCluster:
             raise ApiError(403, "Forbidden", message)
         return dict(body)
 
+    async def review_rights(self, namespace: str) -> dict[str, Any]:
+        rules = [
+            {
+                "apiGroups": [name.partition(".")[2]],
+                "resources": [name.partition(".")[0]],
+                "verbs": [verb for verb in verbs if verb != self.lacks],
+            }
+            for name, verbs in MAY.items()
+        ]
+        return {"status": {"incomplete": False, "resourceRules": rules}}
+
 
 def planned(config: KubernetesConfig) -> dict[str, Any]:
     nothing = Wants(None, None, None)
@@ -59,6 +73,23 @@ async def test_all_kinds_are_asked_for_and_none_is_made() -> None:
         "the cluster at https://cluster would accept the Job, in namespace lab",
     )
     assert cluster.asked == [(kind, "lab", True) for kind in ("ConfigMap", "Secret", "Job", "Pod")]
+
+
+async def test_rights_that_are_missing_are_named() -> None:
+    cluster = FakeCluster()
+    cluster.lacks = "delete"
+    assert await verdict(cluster, "My_Exp", planned(KubernetesConfig(image="a"))) == (
+        False,
+        "the user of the cluster may not delete jobs, delete configmaps, delete secrets in namespace lab, "
+        "and nnimgr needs these rights",
+    )
+
+
+def test_rights_that_are_not_known_completely_are_not_judged() -> None:
+    some = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+    assert lacking({"status": {"incomplete": True, "resourceRules": []}}) == []
+    assert lacking({"status": {"resourceRules": [some]}}) == []
+    assert "list pods" in lacking({"status": {"resourceRules": [{**some, "resourceNames": ["one"]}]}})
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,10 @@ from training_services.base import (
     OwnNeeds,
 )
 from training_services.keepers.hub import KeeperHub
+from training_services.kubernetes import pod as pods
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.service import KubernetesService
+from training_services.kubernetes.site import Site
 from training_services.placement.ledger import HostLedger
 from training_services.testing import CoreDouble
 from training_services.tools import ServiceTools
@@ -312,10 +314,68 @@ async def test_what_belongs_to_something_else_is_left_alone(
     await lab.core.waits(
         job,
         f"waits: {kind} {name} in namespace {NAMESPACE} does not belong to this experiment: "
-        "delete it, or use another namespace",
+        "create the experiment with another --id, or in another namespace",
     )
     lab.fake.makes_pods = True
     lab.fake.remove(resource, name)
+    await lab.run(job, await lab.keeper(job))
+
+
+async def test_the_secret_of_another_experiment_is_left_alone(lab: Lab) -> None:
+    labels = {"nnimgr.io/experiment": "contract", "nnimgr.io/database": "another"}
+    for resource, name in (("configmaps", OWNER), ("secrets", SECRET)):
+        lab.fake.put(resource, {"metadata": {"name": name, "labels": labels}})
+    await lab.open()
+    await lab.core.waits(
+        lab.core.submit("aaaa1"),
+        f"waits: ConfigMap {OWNER} in namespace {NAMESPACE} does not belong to this experiment: "
+        "create the experiment with another --id, or in another namespace",
+    )
+    await lab.core.close(detach=False)
+    assert [each["metadata"]["name"] for each in lab.fake.objects("secrets")] == [SECRET]
+
+
+async def test_a_deleted_secret_is_made_again_for_pods_that_wait_for_it(lab: Lab) -> None:
+    await lab.open()
+    job = lab.core.submit("aaaa1")
+    await lab.made(job)
+    before = lab.entries()
+    lab.fake.remove("secrets", SECRET)
+    pod = str(lab.fake.set_pod(job, {"phase": "Pending"}, node="node-1")["metadata"]["name"])
+    missing = f'MountVolume.SetUp failed for volume "nnimgr-manager" : secret "{SECRET}" not found'
+    lab.fake.warn("Pod", pod, "FailedMount", missing)
+    await lab.until(lambda: lab.fake.objects("secrets") and lab.entries() == before)
+    await lab.run(job, await lab.keeper(job))
+
+
+async def test_an_error_that_is_over_does_not_hide_why_a_pod_waits(lab: Lab) -> None:
+    lab.fake.fail("create", "jobs", Reply(403, "Forbidden", "not allowed"))
+    await lab.open()
+    job = lab.core.submit("aaaa1")
+    await lab.core.until(lambda: any("not allowed" in reason for reason in lab.waits(job)))
+    await lab.made(job)
+    condition = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}
+    lab.fake.set_pod(job, {"phase": "Pending", "conditions": [condition]}, node=None)
+    await lab.core.waits(job, "waits: no node accepts the pod: 0/1 nodes are available")
+
+
+async def test_a_pod_that_does_not_reach_the_server_is_quoted(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def words(*_: object) -> str:
+        return "sync failed: connection refused"
+
+    monkeypatch.setattr(pods, "MUTE_S", 0.05)
+    monkeypatch.setattr(Site, "last_words", words)
+    await lab.open()
+    job = lab.core.submit("aaaa1")
+    await lab.made(job)
+    name = lab.fake.run(job)["metadata"]["name"]
+    await lab.core.waits(
+        job,
+        f"waits for the keeper in its pod {name}, which has not reached this server (correct nniManagerIp if "
+        "pods cannot use it); its last output: sync failed: connection refused",
+    )
     await lab.run(job, await lab.keeper(job))
 
 

@@ -42,6 +42,14 @@ def test_the_first_trials_that_fail_alike_stop_the_experiment() -> None:
     assert refold(life.log) == life.state
 
 
+def test_failures_that_differ_in_the_names_of_pods_are_alike() -> None:
+    life = Life(trial_concurrency=1, fail_fast=2)
+    for sequence in range(2):
+        life.start(sequence)
+        fail(life, sequence, f"the Job exp-{life.trial(sequence)}-1 ran longer than 8 s: it was ended")
+    assert life.state.status is E.STOPPED and "all failed alike" in life.state.reason
+
+
 def test_a_command_that_does_not_exist_needs_a_new_experiment() -> None:
     life = Life(trial_concurrency=1, fail_fast=2)
     for sequence in range(2):

@@ -51,6 +51,7 @@ LISTING_S = 120.0  # limit for listing a trial's files through a keeper that may
 COPY_S = 120.0  # longest wait of an allocation without progress in copying its checkpoints
 LAST_FETCHES_S = 30.0  # limit in seconds for copying the logs when the experiment ends
 PREPARE_AGAIN_S = 5.0
+MOST_TOLD = 5  # sentences about allocations that could not be ended
 
 
 class AllocationPlacing(JobPlacing, Protocol):
@@ -87,6 +88,7 @@ class AllocationService(KeeperService):
         self._fetches: dict[str, dict[str, asyncio.Task[None]]] = {}
         self._insistence = Insistence(self._lose_patience)
         self._leaving: set[str] = set()  # keepers whose allocations are being removed
+        self._remains: list[str] = []  # sentences about allocations that could not be ended
         # keepers whose allocations are removed when their checkpoints are copied
         self._parting: set[str] = set()
 
@@ -145,7 +147,9 @@ class AllocationService(KeeperService):
                 allocation.leaves_at_once, allocation.obeys = True, seat.link.leave_told
         for task in fetches:
             task.cancel()
-        return await super().close(detach=detach)
+        left = await super().close(detach=detach)
+        more = [f"and {len(self._remains) - MOST_TOLD} more"] if len(self._remains) > MOST_TOLD else []
+        return left if detach else [*left, *self._remains[-MOST_TOLD:], *more]
 
     def _parted(self, seat: KeeperSeat) -> None:
         self._outbox.put([KeeperGone(keeper_id=seat.id)])
@@ -221,6 +225,7 @@ class AllocationService(KeeperService):
         note = await self._let_go(seat)
         if note is not None:
             logger.warning("experiment %s: %s", self.context.experiment_id, note)
+            self._remains.append(note)
         self._discard(seat.id)
         self._leaving.discard(seat.id)
         self._parted(seat)

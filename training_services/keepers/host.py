@@ -102,6 +102,11 @@ class KeeperHost(abc.ABC):
     call_margin = timedelta(seconds=15)
     changed: Callable[[], None] = staticmethod(lambda: None)
 
+    @property
+    def accepted(self) -> bool:
+        """True if an engine has taken the request for this machine, so an earlier error is over."""
+        return False
+
     async def open(self) -> None:
         """Prepare the data that the commands that start jobs will need, such as the packed code.
 

@@ -140,8 +140,8 @@ class KeeperSeat:
 
     @property
     def trouble(self) -> str | None:
-        """Return a sentence that says why the keeper does not run, or None if it runs."""
-        return self._upkeep.trouble
+        """Return a sentence that says why the keeper does not run, or None if it runs or will soon run."""
+        return None if self.keeper_host.accepted else self._upkeep.trouble
 
     def enrol(self) -> None:
         """Report the keeper's token to the core, which commits it, unless the token is committed already."""

@@ -77,6 +77,7 @@ PODS = Resource("pods", "/api/v1")
 SECRETS = Resource("secrets", "/api/v1")
 CONFIG_MAPS = Resource("configmaps", "/api/v1")
 EVENTS = Resource("events", "/api/v1")
+_REVIEWS = Resource("selfsubjectrulesreviews", "/apis/authorization.k8s.io/v1")
 
 
 class WatchEvent(NamedTuple):
@@ -164,6 +165,16 @@ class Cluster:
         query: dict[str, str | int] = {"dryRun": "All", "fieldValidation": "Strict"} if dry_run else {}
         request = self._request("creating", "POST", resource, namespace, query=query, body=body)
         return _object(await self._ask(request))
+
+    async def review_rights(self, namespace: str) -> Object:
+        """Return the cluster's ``SelfSubjectRulesReview``: what this user may do in the namespace."""
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectRulesReview",
+            "spec": {"namespace": namespace},
+        }
+        request = self._request("creating", "POST", _REVIEWS, namespace, body=body)
+        return _object(await self._ask(request._replace(path=f"{_REVIEWS.prefix}/{_REVIEWS.plural}")))
 
     async def patch(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> Object:
         """Merge ``body`` into the object in the cluster, and return the result.

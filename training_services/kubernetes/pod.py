@@ -18,7 +18,7 @@ from training_services.keepers.seat import KeeperSeat
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.names import PODS
 from training_services.kubernetes.sighting import Cause, Over, Phase, Sighting
-from training_services.kubernetes.site import ImpossibleJob, Site
+from training_services.kubernetes.site import ImpossibleJob, Site, succeeded
 from training_services.placement.ledger import Host
 from training_services.placement.needs import Wants
 
@@ -28,6 +28,7 @@ RETRY_S = 5.0  # seconds before the cluster is asked again after a failure
 # A Job's start is noted in whole seconds, so its deadline may come up to this many seconds earlier.
 ROUNDED_S = 1.0
 LEAVE_S = 30.0  # longest wait for a pod's end after the order to exit
+MUTE_S = 20.0  # time after which the output of a keeper is read that runs and has not called
 # causes of a pod's end for which the error message quotes the last lines of the keeper's output
 _MUTE = {Cause.COMPLETED, Cause.FAILED, Cause.NEVER_RAN}
 # the same causes in the terms of the core; all others are losses of the infrastructure
@@ -78,6 +79,9 @@ class PodHost(Allocation):
         # time at which this server created the Job, by the loop's clock; None: it did not create the Job
         self._made_at: float | None = None
         self._written: str | None = None
+        self._said: str | None = (
+            None  # output of a keeper that has not called for MUTE_S; None: it may still call
+        )
 
     async def open(self) -> None:
         if self._config.code_directory is None:
@@ -142,17 +146,37 @@ class PodHost(Allocation):
         """Wait until the pod has ended, and return how it ended."""
         name = self.keeper_id
         news = self._site.news(name)
+        restored = None  # the warning after which the Secret was written again
         while True:
             news.clear()
             sight = self._site.sighting(name)
             if sight is not None and sight.over is not None:
                 return sight.over
+            warning = None if sight is None else sight.waiting
+            if warning is not None and warning != restored and self._site.lacks_secret(warning):
+                restored = warning
+                await self._site.admit(name, self._written or "")
+                continue
             if self._uid and self._site.has_lost_pod(name, self._uid):
                 return Over(Cause.DELETED, f"the pod of {name} was deleted while no server looked")
             missing = sight is None and not self._awaited
             if missing and self._site.trouble is None and not await self._site.is_there(name):
                 return Over(Cause.DELETED, f"the Job {name} was deleted")
-            await news.wait()
+            mute = sight is not None and sight.phase is Phase.RUNNING and not self.spoken
+            if not mute or self._said is not None:
+                await news.wait()
+                continue
+            try:
+                async with asyncio.timeout(MUTE_S):
+                    await news.wait()
+            except TimeoutError:
+                await self._listen()
+
+    async def _listen(self) -> None:
+        """Read what the keeper of a pod has written that runs and has not called."""
+        if not self.spoken and (pod := self._seen().pod) is not None:
+            self._said = await self._site.last_words(pod) or ""
+            self._site.retell(self.keeper_id)
 
     def _seen(self) -> Sighting:
         nothing = Sighting(uid=None, pod=None, node=None, phase=Phase.ABSENT)
@@ -201,9 +225,19 @@ class PodHost(Allocation):
         waiting = sight.waiting or self.doubt or self._site.trouble
         if waiting is not None:
             return f"waits: {waiting}"
-        if sight.phase is Phase.RUNNING:
-            return f"waits for the keeper in its pod {sight.pod}"
-        return PODS.coming
+        if sight.phase is not Phase.RUNNING:
+            return PODS.coming
+        waits = f"waits for the keeper in its pod {sight.pod}"
+        if self._said is None:
+            return waits
+        said = f"; its last output: {self._said}" if self._said else ""
+        return (
+            f"{waits}, which has not reached this server (correct nniManagerIp if pods cannot use it){said}"
+        )
+
+    @property
+    def accepted(self) -> bool:
+        return self._seen().uid is not None or (self._creating is not None and succeeded(self._creating))
 
     @property
     def gang_address(self) -> str:

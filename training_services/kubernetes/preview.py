@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Protocol
@@ -13,6 +14,7 @@ from training_services.kubernetes.client import CONFIG_MAPS, JOBS, PODS, SECRETS
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.manifest import Belonging, archive_name, job, object_name, owner, secret
 from training_services.kubernetes.names import pod_name
+from training_services.kubernetes.rights import lacking
 from training_services.placement.needs import Wants
 from trial_keeper import zipapp
 
@@ -37,6 +39,8 @@ class Asked(Protocol):
     async def create(
         self, resource: Resource, namespace: str, body: Mapping[str, Any], *, dry_run: bool = False
     ) -> dict[str, Any]: ...
+
+    async def review_rights(self, namespace: str) -> dict[str, Any]: ...
 
 
 def first_job(
@@ -105,12 +109,21 @@ async def verdict(cluster: Asked, experiment_id: str, manifest: Mapping[str, Any
                 # Ignore that this user may not create pods: the cluster itself creates the pods of Jobs.
                 if "cannot create resource" not in error.message:
                     raise
+            call = "the question what this user may do"
+            missing: list[str] = []
+            with contextlib.suppress(ApiError):  # a cluster that does not answer this question
+                missing = lacking(await cluster.review_rights(namespace))
     except TimeoutError:
         return None, f"the cluster could not be asked: {call} has not been answered within {ANSWER_S:g} s"
     except ServiceUnavailable as error:
         return None, f"the cluster could not be asked: {error}"
     except ApiError as error:
         return False, f"the cluster rejects the Job: {error}"
+    if missing:
+        return False, (
+            f"the user of the cluster may not {', '.join(missing)} in namespace {namespace}, "
+            "and nnimgr needs these rights"
+        )
     return True, f"the cluster at {cluster.server} would accept the Job, in namespace {namespace}"
 
 

@@ -23,6 +23,7 @@ from training_services.code import PackedCode
 from training_services.kubernetes import manifest
 from training_services.kubernetes.client import CONFIG_MAPS, JOBS, SECRETS, ApiError, Cluster, Resource
 from training_services.kubernetes.config import KubernetesConfig
+from training_services.kubernetes.entries import Entries
 from training_services.kubernetes.manifest import Belonging, ResourceFault
 from training_services.kubernetes.sighting import Sighting
 from training_services.kubernetes.syntax import CONTAINER, label_value
@@ -32,7 +33,7 @@ from training_services.own_address import own_address
 from training_services.placement.needs import Wants
 from trial_keeper import zipapp
 
-__all__ = ["ImpossibleJob", "Site"]
+__all__ = ["ImpossibleJob", "Site", "succeeded"]
 
 _FILE = "keepers/kubernetes.json"
 _LOG_LINES = 5
@@ -81,9 +82,7 @@ class Site:
         self._news: dict[str, asyncio.Event] = {}  # name of a Job -> event that is set when the Job changes
         self._making: asyncio.Future[Belonging] | None = None
         self._archive: str | None = None  # name of the ConfigMap with the keeper
-        # changes of the Secret that are not written yet: keeper id -> manager.json, or None to remove it
-        self._entries: dict[str, str | None] = {}
-        self._writing: asyncio.Task[None] | None = None
+        self._entries = Entries(self._patch_secret)
 
     def _login(self, context: str | None) -> Cluster:
         return Cluster(self._config.kubeconfig, context, self._context.environ)
@@ -110,9 +109,7 @@ class Site:
         if self._making is not None:
             self._making.cancel()
             await asyncio.gather(self._making, return_exceptions=True)
-        if self._writing is not None:
-            self._writing.cancel()
-            await asyncio.gather(self._writing, return_exceptions=True)
+        await self._entries.close()
         if self._watch is not None:
             await self._watch.close()
         await self._cluster.close()
@@ -178,12 +175,23 @@ class Site:
 
         Raises ServiceError.
         """
-        self._entries[keeper_id] = text
-        await self._write(keeper_id)
+        await self._entries.put(keeper_id, text)
+
+    def lacks_secret(self, warning: str) -> bool:
+        """Return whether a pod waits because the Secret with its ``manager.json`` is missing or incomplete.
+
+        ``warning``: what the cluster says about the pod.
+        """
+        named = f'"{manifest.shared_name(self._context.experiment_id)}"' in warning
+        return named and ("not found" in warning or "non-existent" in warning)
+
+    def retell(self, name: str) -> None:
+        """Let the reasons for which jobs wait be made again, since that of this Job's pod has changed."""
+        self._tell((name,))
 
     def dismiss(self, keeper_id: str) -> None:
         """Mark the keeper's ``manager.json``, so that the next write of the Secret removes it."""
-        self._entries[keeper_id] = None
+        self._entries.drop(keeper_id)
 
     async def create(self, keeper_id: str, *, wants: Wants, job_id: str | None, image: str | None) -> None:
         """Create the Job for a keeper's pod if it does not exist. Raises ImpossibleJob, ServiceError.
@@ -229,10 +237,10 @@ class Site:
     async def remove_credentials(self) -> None:
         """Delete the Secret with the keepers' tokens; call after the last keeper has ended.
 
-        Raises ServiceError.
+        A Secret of this name may belong to an experiment of another server. Raises ServiceError.
         """
         namespace = await self._namespace()
-        await self._cluster.delete(SECRETS, namespace, manifest.shared_name(self._context.experiment_id))
+        await self._delete_own(SECRETS, namespace, only_look=False)
 
     async def remove(self, *, only_look: bool) -> None:
         """Remove the experiment's objects from the cluster, unless ``only_look``. Raises ServiceError."""
@@ -242,19 +250,22 @@ class Site:
         self._database_id = self._kept.database
         if self._kept.context is not None:
             self._cluster = self._login(self._kept.context)
-        namespace = await self._namespace()
+        await self._delete_own(CONFIG_MAPS, await self._namespace(), only_look=only_look)
+
+    async def _delete_own(self, resource: Resource, namespace: str, *, only_look: bool) -> None:
+        """Delete the object of this kind that all pods share, if there is one and it is this experiment's."""
         name = manifest.shared_name(self._context.experiment_id)
-        found = await self._cluster.get(CONFIG_MAPS, namespace, name)
+        found = await self._cluster.get(resource, namespace, name)
         if found is not None and self._is_ours(found) and not only_look:
             uid = found["metadata"]["uid"]
-            await self._cluster.delete(CONFIG_MAPS, namespace, name, propagation="Foreground", uid=uid)
+            await self._cluster.delete(resource, namespace, name, propagation="Foreground", uid=uid)
 
     async def _belonging(self) -> Belonging:
         """Create the objects that all pods need, unless this was done before. Raises ServiceError.
 
         Return the data that all other objects need, such as the uid of the ConfigMap that owns them.
         """
-        if self._making is None or (self._making.done() and not _succeeded(self._making)):
+        if self._making is None or (self._making.done() and not succeeded(self._making)):
             self._making = asyncio.ensure_future(self._begin())
         return await asyncio.shield(self._making)
 
@@ -319,7 +330,7 @@ class Site:
         if not self._is_ours(found):
             raise ServiceUnavailable(
                 f"{body['kind']} {name} in namespace {namespace} does not belong to this experiment: "
-                "delete it, or use another namespace"
+                "create the experiment with another --id, or in another namespace"
             )
         if found["metadata"].get("deletionTimestamp") is not None:
             raise ServiceUnavailable(f"{body['kind']} {name} in namespace {namespace} is being deleted")
@@ -329,35 +340,22 @@ class Site:
         tags = found["metadata"].get("labels") or {}
         return bool(tags.get(manifest.DATABASE_LABEL) == label_value(self._database_id))
 
-    async def _write(self, keeper_id: str) -> None:
-        """Write all waiting changes of the Secret in one request.
-
-        Return when the change for this keeper is written.
-        """
-        while keeper_id in self._entries:
-            if self._writing is None:
-                self._writing = asyncio.ensure_future(self._write_entries())
-            await asyncio.shield(self._writing)
-
-    async def _write_entries(self) -> None:
-        try:
+    async def _patch_secret(self, entries: Mapping[str, str | None]) -> None:
+        """Write entries of the Secret. If another client has deleted it, create it again."""
+        name = manifest.shared_name(self._context.experiment_id)
+        for is_last in (False, True):
             belonging = await self._belonging()
-            entries, self._entries = self._entries, {}
-            name = manifest.shared_name(belonging.experiment_id)
             try:
                 await self._cluster.patch(SECRETS, belonging.namespace, name, manifest.secret_patch(entries))
-            except BaseException as error:
-                self._entries = {**entries, **self._entries}
-                # 404: another client has deleted the Secret; create it again with the next write
-                if isinstance(error, ApiError) and error.status == 404:
-                    self._making = None
-                raise
-        finally:
-            self._writing = None
+                return
+            except ApiError as error:
+                if error.status != 404 or is_last:
+                    raise
+                self._making = None
 
 
-def _succeeded(future: asyncio.Future[Belonging]) -> bool:
-    return not future.cancelled() and future.exception() is None
+def succeeded(future: asyncio.Future[Any]) -> bool:
+    return future.done() and not future.cancelled() and future.exception() is None
 
 
 def _read(path: Path) -> _Kept | None:

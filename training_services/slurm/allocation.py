@@ -229,6 +229,10 @@ class SlurmAllocation(Allocation):
         return self._address
 
     @property
+    def accepted(self) -> bool:
+        return self._slurm_id is not None or self._row() is not None
+
+    @property
     def has_node(self) -> bool:
         row = self._row()
         return self.spoken or (row is not None and row.alive and not row.pending)
