@@ -124,6 +124,13 @@ def _put_away(entry: IndexEntry) -> bool:
     return entry.status == "STOPPED" or (entry.archived and entry.status in ("DONE", "ERROR"))
 
 
+def _has_advisor(config: Mapping[str, Any]) -> bool:
+    from nnimgr.builtins import meant
+
+    tuner = meant("tuner", config.get("tuner") or {})
+    return tuner is not None and tuner.advisor
+
+
 def show(args: argparse.Namespace, terminal: Terminal) -> int:
     """Show an experiment's configuration and state.
 
@@ -250,7 +257,10 @@ def _more_fields(entry: IndexEntry, profile: Mapping[str, Any]) -> list[tuple[st
     for title, key in (("Tuner", "tuner"), ("Assessor", "assessor"), ("Scheduler", "scheduler")):
         algorithm = config.get(key) or {}
         if algorithm:
-            fields.append((title, str(algorithm.get("name") or algorithm.get("className"))))
+            name = str(algorithm.get("name") or algorithm.get("className"))
+            if key == "assessor" and _has_advisor(config):
+                name += " (not used, because the tuner is an advisor)"
+            fields.append((title, name))
     fields += [
         ("Command", printable(str(config.get("trialCommand")))),
         ("Platform", str(profile["platform"])),

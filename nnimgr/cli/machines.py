@@ -115,7 +115,7 @@ def _client(args: argparse.Namespace) -> tuple[Client, str]:
     entry = select(home, args.id, port=args.port, to_change=True)
     client = client_of(home, entry, port=args.port)
     client.mends = {**client.mends, 404: f"See: nnictl machine ls {entry.id}"}
-    if entry.status == "DONE":
+    if entry.status == "DONE" and entry.platform != "local":
         more = raised_limit(client.get("experiments", entry.id))
         client.mends[409] = (
             f"Let it continue: {more or 'nnictl update --help'}\n  Then repeat: {{command {entry.id}}}"

@@ -111,6 +111,9 @@ def plain(space: Any) -> dict[str, Any]:
     if not isinstance(space, Mapping):
         example = '{"lr": nnimgr.space.uniform(0, 1)}'
         raise ArgumentError(f"space: must be a mapping of names to parameters, such as {example}")
+    for name in space:
+        if not isinstance(name, str):
+            raise ArgumentError(f"space: the name of a parameter must be a text, not {name!r}")
     return {name: value if name == "_name" else _described(name, value) for name, value in space.items()}
 
 

@@ -5,13 +5,12 @@ The functions are pure. Their cost grows with the number of open jobs, not with 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from nnimgr.rules.facts import ExperimentStatus, PausedBy, TrialStatus
 from nnimgr.rules.fold_jobs import silence
-from nnimgr.rules.phrases import against_limit, trial_count
+from nnimgr.rules.phrases import against_limit, trial_count, without_own_names
 from nnimgr.rules.state import ExperimentState
 
 __all__ = ["happening", "sentence_of"]
@@ -75,13 +74,15 @@ def _work(state: ExperimentState) -> Iterator[str]:
     starting = sum(job.started_at is None for job in state.jobs.values() if job.placed and not job.closed)
     if starting:
         yield f"{trial_count(starting)} {_are(starting)} being started"
-    reasons = Counter(
-        job.waiting for job in state.jobs.values() if job.placed is None and not job.closed and job.waiting
-    )
-    for reason, count in reasons.most_common(_REASONS):
-        each = "each " if count > 1 and reason.startswith("waits ") else ""
-        yield f"{trial_count(count)} cannot start yet: {each}{reason}"
-    if (others := reasons.total() - sum(count for _, count in reasons.most_common(_REASONS))) > 0:
+    alike: dict[str, list[str]] = {}  # reasons of jobs that wait, without the names of their own pods
+    for job in state.jobs.values():
+        if job.placed is None and not job.closed and job.waiting:
+            alike.setdefault(without_own_names(job.waiting, job.trial_id), []).append(job.waiting)
+    frequent = sorted(alike.items(), key=lambda each: -len(each[1]))
+    for reason, found in frequent[:_REASONS]:
+        shown = f"each {reason}" if len(found) > 1 and reason.startswith("waits ") else reason
+        yield f"{trial_count(len(found))} cannot start yet: {found[0] if len(found) == 1 else shown}"
+    if others := sum(len(found) for _, found in frequent[_REASONS:]):
         yield f"{trial_count(others)} cannot start yet for other reasons"
     by_user = [name for name in state.paused if state.trials[name].paused_by is PausedBy.USER]
     if by_scheduler := len(state.paused) - len(by_user):

@@ -59,6 +59,8 @@ def without_own_names(reason: str, trial_id: str) -> str:
 
     So the reasons of trials that have ended alike are equal.
     """
+    if trial_id not in reason:
+        return reason
     return " ".join("..." if trial_id in word else word for word in reason.split(" "))
 
 

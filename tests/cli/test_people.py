@@ -208,6 +208,12 @@ def test_the_rules_that_end_an_experiment(server: FakeServer) -> None:
     )
 
 
+def test_an_assessor_beside_an_advisor_is_not_used(server: FakeServer) -> None:
+    server.add("abc", config={"tuner": {"name": "ASHA"}, "assessor": {"name": "Medianstop"}})
+    text = in_a_terminal("experiment", "show", columns=200).text
+    assert "Medianstop (not used, because the tuner is an advisor)" in text
+
+
 def test_a_single_trial_is_counted_in_the_singular(server: FakeServer) -> None:
     rules = {"plateau": {"trials": 1}, "failures": 1}
     profile = server.add("abc", config={"trialCommand": "true", "stopWhen": rules}).profile

@@ -59,6 +59,10 @@ def test_a_space_that_is_no_mapping() -> None:
     assert refusal(lambda: Experiment("true", wrong, maximize=True)) == (
         'space: must be a mapping of names to parameters, such as {"lr": nnimgr.space.uniform(0, 1)}'
     )
+    numbered: Any = {1: space.uniform(0, 1)}
+    assert refusal(lambda: Experiment("true", numbered, maximize=True)) == (
+        "space: the name of a parameter must be a text, not 1"
+    )
 
 
 def test_a_nested_space() -> None:

@@ -55,6 +55,18 @@ def test_what_is_waited_for() -> None:
     assert now(life, service_trouble="no sshd") == told + trouble
 
 
+def test_reasons_that_differ_in_the_names_of_pods_are_told_once() -> None:
+    life = Life(trial_concurrency=2)
+    for sequence in range(2):
+        pod = f"exp-{life.state.trial_id(sequence + 2)}-1"  # of the next trial
+        life.wait_reason = f"waits for the keeper in its pod {pod}"
+        life.start(sequence)
+        life.end(sequence)
+        if sequence == 0:
+            assert f"1 trial cannot start yet: waits for the keeper in its pod {pod}" in now(life)
+    assert "2 trials cannot start yet: each waits for the keeper in its pod ..." in now(life)
+
+
 def test_a_tuner_that_is_slow() -> None:
     life = Life(tuner=False, trial_concurrency=2)
     assert now(life, outstanding=2) == "0 of 2 slots busy; the tuner was asked for 2 parameter sets"
