@@ -79,9 +79,8 @@ class PodHost(Allocation):
         # time at which this server created the Job, by the loop's clock; None: it did not create the Job
         self._made_at: float | None = None
         self._written: str | None = None
-        self._said: str | None = (
-            None  # output of a keeper that has not called for MUTE_S; None: it may still call
-        )
+        # last output of a keeper that runs and has not called for MUTE_S; None: not read
+        self._said: str | None = None
 
     async def open(self) -> None:
         if self._config.code_directory is None:
@@ -153,9 +152,9 @@ class PodHost(Allocation):
             if sight is not None and sight.over is not None:
                 return sight.over
             warning = None if sight is None else sight.waiting
-            if warning is not None and warning != restored and self._site.lacks_secret(warning):
+            if warning not in (None, restored) and self._written and self._site.lacks_secret(warning):
                 restored = warning
-                await self._site.admit(name, self._written or "")
+                await self._site.admit(name, self._written)
                 continue
             if self._uid and self._site.has_lost_pod(name, self._uid):
                 return Over(Cause.DELETED, f"the pod of {name} was deleted while no server looked")
