@@ -111,6 +111,20 @@ async def test_a_job_without_a_pod_says_why_whichever_stream_comes_first(
         assert sighting.waiting == "the cluster cannot create the pod: exceeded quota: q, limited: pods=0"
 
 
+async def test_a_warning_that_is_not_repeated_is_over(
+    fake: FakeApi, followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("training_services.kubernetes.watch.NOTE_S", 0.2)
+    await followed.watch.open()
+    fake.put("jobs", job("j"))
+    pod = fake.set_pod("j", {"phase": "Pending", "containerStatuses": []}, node="node-1")["metadata"]["name"]
+    fake.warn("Pod", pod, "FailedMount", 'configmap "data" not found')
+    held_up = f'the pod {pod} cannot be set up: configmap "data" not found'
+    await followed.sighting("j", lambda at: at.waiting == held_up)
+    later = await followed.sighting("j", lambda at: at.waiting != held_up)
+    assert later.waiting == "the pod is being set up on node-1"
+
+
 async def test_a_deleted_pod_is_over_whatever_replaces_it(fake: FakeApi, followed: Followed) -> None:
     await followed.watch.open()
     fake.put("jobs", job("j"))

@@ -51,6 +51,7 @@ AT_ONCE = 200  # objects of a list that are read before other tasks run
 TOO_OLD = 2  # consecutive expired lists that are repeated without a pause
 KEPT_GONE = 1_000  # deleted jobs whose last state is remembered
 KEPT_EARLY = 1_000  # warnings that are kept until the object they are about is seen
+NOTE_S = 150.0  # a warning about a pod is over if it is not repeated; kubelet repeats it every two minutes
 
 
 @dataclass(slots=True)
@@ -62,6 +63,7 @@ class _Known:
     alive: set[str] = field(default_factory=set)  # uids of pods that are in the cluster
     job_note: str | None = None
     pod_note: str | None = None
+    forgetting: asyncio.TimerHandle | None = None  # of ``pod_note``
     sighting: Sighting | None = None
 
     @property
@@ -115,6 +117,9 @@ class JobWatch:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+        for known in self._jobs.values():
+            if known.forgetting is not None:
+                known.forgetting.cancel()
 
     @property
     def known(self) -> bool:
@@ -198,7 +203,8 @@ class JobWatch:
             sight = read_pod(pod, before)
         known.pods[sight.uid] = sight
         known.alive.add(sight.uid)
-        known.pod_note = self._early.pop(("Pod", sight.name), None) or known.pod_note
+        if (warning := self._early.pop(("Pod", sight.name), None)) is not None:
+            self._warn(job, known, warning)
         self._pod_jobs[sight.name] = job
         return sight
 
@@ -226,8 +232,21 @@ class JobWatch:
         if note.kind == "Job":
             known.job_note = note.sentence
         else:
-            known.pod_note = note.sentence
+            assert name is not None
+            self._warn(name, known, note.sentence)
         return name
+
+    def _warn(self, job: str, known: _Known, warning: str) -> None:
+        """Record a warning about the pod of a Job, until it has not been repeated for a while."""
+        known.pod_note = warning
+        if known.forgetting is not None:
+            known.forgetting.cancel()
+        known.forgetting = asyncio.get_running_loop().call_later(NOTE_S, self._forget, job)
+
+    def _forget(self, job: str) -> None:
+        if (known := self._jobs.get(job)) is not None:
+            known.pod_note = known.forgetting = None
+            self.saw([job])
 
     def jobs_beside(self, names: Collection[str]) -> list[str]:
         """Return the names of the known Jobs that are not in ``names``."""
