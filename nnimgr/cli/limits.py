@@ -22,7 +22,12 @@ def ended_again(profile: Mapping[str, Any]) -> str | None:
     """
     if profile["status"] != "DONE":
         return None
-    return f"The experiment ended again at once: {profile['reason']}.{_remedy(profile)}"
+    failed = profile["counts"].get("FAILED", 0) - (profile.get("retried") or 0)
+    remedy = _remedy(profile)
+    if failed > 0:
+        repeat = f"epeat the failed trials: nnictl trial retry {profile['id']} --failed"
+        remedy += f"; or r{repeat}" if remedy else f" R{repeat}"
+    return f"The experiment ended again at once: {profile['reason']}.{remedy}"
 
 
 def after_update(profile: Mapping[str, Any], title: str) -> str | None:

@@ -15,7 +15,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import BuiltinFunctionType, FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnimgr.python.captures import captured, named
@@ -179,6 +179,11 @@ def _of_callable(trial: Callable[..., Any]) -> Work:
             f"trial: the class {name} has no method 'step', which is called until its last step"
         )
     file = _source(module)
+    if file is None and isinstance(trial, BuiltinFunctionType):
+        raise ArgumentError(
+            f"trial: {name} is built into Python and has no .py file. Write a function that calls it, at the "
+            "top level of a .py file"
+        )
     if file is None:
         raise ArgumentError(
             f"trial: {name} is defined in a notebook or at a prompt, and not in a file{_captures(trial)}. "

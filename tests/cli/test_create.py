@@ -419,6 +419,11 @@ def test_resume_says_that_a_limit_is_used_up(server: FakeServer, capsys: pytest.
         "WARNING: The experiment ended again at once: 10 of 10 trials. "
         "Raise the limit: nnictl update trialnum abc --value 20\n"
     )
+    ended["counts"] = {"SUCCEEDED": 8, "FAILED": 2}
+    assert main(["resume", "abc"]) == 0
+    assert capsys.readouterr().err.endswith(
+        "--value 20; or repeat the failed trials: nnictl trial retry abc --failed\n"
+    )
     ended |= {"reason": TUNER_EXHAUSTED, "counts": {"SUCCEEDED": 9}}
     assert main(["resume", "abc"]) == 0
     assert capsys.readouterr().err == f"WARNING: The experiment ended again at once: {TUNER_EXHAUSTED}.\n"

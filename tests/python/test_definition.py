@@ -347,6 +347,7 @@ def test_functions_and_classes_are_found_by_file_and_name() -> None:
             TopLevel().step,
             "TopLevel.step is a method, and uses self from there. Write a function that calls it",
         ),
+        (max, "max is built into Python and has no .py file. Write a function that calls it"),
         (NoStep, "the class NoStep has no method 'step'"),
         (functools.partial(top_level), "functools.partial.* is neither a command, nor a function"),
         (
