@@ -76,7 +76,5 @@ async def run_one_trial(
         took = await rehearse(service, experiment_id=experiment_id, limit_s=limit_s)
     except ServiceError as error:
         return Finding(machine=machine, check=Check.TRIAL, level=Level.FAULT, sentence=str(error))
-    sentence = (
-        f"a trial of nnimgr's own (not trialCommand) ran in {took:.1f} s, and both its results have arrived"
-    )
+    sentence = f"a trial of nnimgr's own (not trialCommand) ran in {took:.1f} s, and its results have arrived"
     return Finding(machine=machine, check=Check.TRIAL, level=Level.OK, sentence=sentence)

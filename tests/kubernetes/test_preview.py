@@ -23,7 +23,7 @@ class FakeCluster:
     namespace = "lab"
     server = "https://cluster"
 
-    lacks = ""  # verb that this user may not use
+    lacks = ""  # verb that this user may not use, or resource that the user may not see
 
     def __init__(
         self, *, refuses: tuple[str, str] = ("", ""), away: bool = False, hangs_at: str | None = None
@@ -56,6 +56,7 @@ class FakeCluster:
                 "verbs": [verb for verb in verbs if verb != self.lacks],
             }
             for name, verbs in MAY.items()
+            if name != self.lacks
         ]
         return {"status": {"incomplete": False, "resourceRules": rules}}
 
@@ -82,6 +83,17 @@ async def test_rights_that_are_missing_are_named() -> None:
         False,
         "the user of the cluster may not delete jobs, delete configmaps, delete secrets in namespace lab, "
         "and nnimgr needs these rights",
+    )
+
+
+async def test_rights_that_only_explain_are_not_needed() -> None:
+    cluster = FakeCluster()
+    cluster.lacks = "events"
+    accepted, sentence = await verdict(cluster, "My_Exp", planned(KubernetesConfig(image="a")))
+    assert accepted is True
+    assert sentence.endswith(
+        "in namespace lab; the user of the cluster may not list events, watch events in namespace lab, so "
+        "some reasons will not be known"
     )
 
 

@@ -14,7 +14,7 @@ from training_services.kubernetes.client import CONFIG_MAPS, JOBS, PODS, SECRETS
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.manifest import Belonging, archive_name, job, object_name, owner, secret
 from training_services.kubernetes.names import pod_name
-from training_services.kubernetes.rights import lacking
+from training_services.kubernetes.rights import lacking, only_explains
 from training_services.placement.needs import Wants
 from trial_keeper import zipapp
 
@@ -119,12 +119,11 @@ async def verdict(cluster: Asked, experiment_id: str, manifest: Mapping[str, Any
         return None, f"the cluster could not be asked: {error}"
     except ApiError as error:
         return False, f"the cluster rejects the Job: {error}"
-    if missing:
-        return False, (
-            f"the user of the cluster may not {', '.join(missing)} in namespace {namespace}, "
-            "and nnimgr needs these rights"
-        )
-    return True, f"the cluster at {cluster.server} would accept the Job, in namespace {namespace}"
+    lacks = f"the user of the cluster may not {', '.join(missing)} in namespace {namespace}"
+    if not all(map(only_explains, missing)):
+        return False, f"{lacks}, and nnimgr needs these rights"
+    accepted = f"the cluster at {cluster.server} would accept the Job, in namespace {namespace}"
+    return True, f"{accepted}; {lacks}, so some reasons will not be known" if missing else accepted
 
 
 def _belonging(experiment_id: str, namespace: str) -> Belonging:

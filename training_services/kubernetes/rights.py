@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["MAY", "lacking"]
+__all__ = ["MAY", "lacking", "only_explains"]
 
 MAY: Mapping[str, tuple[str, ...]] = {
     "jobs.batch": ("create", "get", "list", "watch", "delete"),
@@ -16,6 +16,14 @@ MAY: Mapping[str, tuple[str, ...]] = {
     "secrets": ("create", "get", "patch", "delete"),
 }
 """Verbs that are needed for each resource. The name of a resource ends with its API group, if it has one."""
+
+
+_EXPLAINING = ("events", "pods/log")
+
+
+def only_explains(right: str) -> bool:
+    """Return whether nnimgr uses a right, such as "list events", only to say why a pod waits or failed."""
+    return right.partition(" ")[2] in _EXPLAINING
 
 
 def lacking(review: Mapping[str, Any]) -> list[str]:
