@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -97,7 +98,9 @@ def test_a_pod_that_is_deleted_stays_until_its_checkpoint_is_copied(pods: Pods) 
     (trial,) = pods.done(LIMIT_S)
     assert (trial["status"], trial["attempt"], trial["finalValue"]) == ("SUCCEEDED", 2, 7.0)
     (again,) = facts(pods.folder, "AttemptDue")
-    assert again["reason"] == "its host was stopped; the trial will continue from step 7"
+    assert re.fullmatch(
+        r"its host was stopped: its pod \S+ was deleted; the trial will continue from step 7", again["reason"]
+    )
     assert len(facts(pods.folder, "CheckpointKept")) == 1
 
 

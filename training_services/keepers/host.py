@@ -194,6 +194,10 @@ class KeeperHost(abc.ABC):
         """
         return None
 
+    def departure(self) -> str | None:
+        """Return why the host ends, if the platform shows it, for the reason of the jobs lost with it."""
+        return None
+
     @abc.abstractmethod
     def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
         """Return the command that starts the job on these GPUs."""

@@ -50,7 +50,8 @@ class Jobs:
 
     ``untold``: number of metric frames that were committed, but not acknowledged to the keeper yet;
     ``fresh``: the jobs of these frames. ``ended``: jobs whose end came with the current request. ``verdict``
-    returns a sentence if the job itself has caused the end of its host, else None.
+    returns a sentence if the job itself has caused the end of its host, else None. ``departure`` returns why
+    else the host ends, if that is known.
     """
 
     def __init__(
@@ -62,12 +63,14 @@ class Jobs:
         backlog: Backlog,
         leased: bool,
         verdict: Callable[[], HostGone | None],
+        departure: Callable[[], str | None],
     ) -> None:
         self.untold = 0
         self.fresh: dict[str, None] = {}
         self.ended: list[str] = []
         self._caller, self._commands, self._inventory = caller, commands, inventory
-        self._backlog, self._leased, self._verdict = backlog, leased, verdict
+        self._backlog, self._leased = backlog, leased
+        self._verdict, self._departure = verdict, departure
         self.by_id: dict[str, Job] = {}
 
     # ---- methods that the training service calls to start and stop jobs -----------------------------------
@@ -246,6 +249,8 @@ class Jobs:
             final = Final(EndReason.EXITED, None, None, final.frames, final.at, message, cause)
         if final.reason is None:
             lost = final.message or "the host was restarted while the job ran"
+            if final.message is not None and (departure := self._departure()) is not None:
+                lost = f"{lost}: {departure}"
             return events + self.lose(job, lost, final.cause or Cause.INFRASTRUCTURE)
         self.ended.append(job.id)
         if final.reason is EndReason.CHECKPOINT_LOST:

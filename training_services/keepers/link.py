@@ -54,7 +54,8 @@ class KeeperLink:
     ``status`` is the keeper's sentence about its own state; ``facts`` is its last report on its host. While
     ``leaving`` is True, answers order the keeper to exit. ``ending`` is True if the host is about to shut
     down. ``verdict`` returns a sentence if the job on the host has caused the end of the host, else None.
-    ``needed`` returns True while files on the host are to be copied to the server.
+    ``departure`` returns why else the host ends, if that is known. ``needed`` returns True while files on the
+    host are to be copied to the server.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class KeeperLink:
         lease: timedelta | None = None,
         restored: bool = False,
         verdict: Callable[[], HostGone | None] = lambda: None,
+        departure: Callable[[], str | None] = lambda: None,
         needed: Callable[[], bool] = lambda: False,
     ) -> None:
         self.caller = Caller(known, db_id=db_id, m_epoch=m_epoch)
@@ -80,6 +82,7 @@ class KeeperLink:
             backlog=backlog,
             leased=lease is not None,
             verdict=verdict,
+            departure=departure,
         )
         self.status: str | None = None
         self.facts: HostFacts | None = None

@@ -48,6 +48,7 @@ async def make_seat(
         lease=context.lease,
         restored=known.restored,
         verdict=host.verdict,
+        departure=host.departure,
         needed=partial(platform.needs_files, host.keeper_id),
     )
     desk = KeeperDesk(

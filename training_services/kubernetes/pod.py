@@ -17,7 +17,7 @@ from training_services.keepers.jobs import StartOrder
 from training_services.keepers.seat import KeeperSeat
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.names import PODS
-from training_services.kubernetes.sighting import Cause, Over, Phase, Sighting
+from training_services.kubernetes.sighting import Cause, Over, Phase, Sighting, Sign
 from training_services.kubernetes.site import ImpossibleJob, Site, succeeded
 from training_services.placement.ledger import Host
 from training_services.placement.needs import Wants
@@ -140,6 +140,12 @@ class PodHost(Allocation):
             return None
         allowed = f"its activeDeadlineSeconds of {math.ceil(seconds)} s"
         return HostGone(f"the Job {self.keeper_id} ran longer than {allowed}", base.Cause.TIMEOUT)
+
+    def departure(self) -> str | None:
+        sight = self._seen()
+        if sight.doubt is None or sight.doubt.sign is not Sign.DELETION:
+            return None
+        return f"its pod {sight.pod} was deleted"
 
     async def _end(self) -> Over:
         """Wait until the pod has ended, and return how it ended."""

@@ -64,12 +64,14 @@ class Rig:
         known = known or KnownKeeper(keeper_id="k", token_sha256="", instance=None, boot_id=None, last_cmd=0)
         self.backlog = Backlog()
         self.needed = False  # files are to be copied from the host
+        self.departure: str | None = None  # why the host ends
         self.link = KeeperLink(
             known,
             db_id="db",
             m_epoch=3,
             backlog=self.backlog,
             restored=restored,
+            departure=lambda: self.departure,
             needed=lambda: self.needed,
         )
         self.sync_no = 0

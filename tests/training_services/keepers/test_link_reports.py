@@ -109,6 +109,14 @@ def test_a_lost_host_is_a_lost_job(rig: Rig) -> None:
     assert answer["done"] == [job]
 
 
+def test_a_lost_job_says_why_its_host_ends(rig: Rig) -> None:
+    job = rig.start().job_id
+    rig.departure = "its pod was deleted"
+    told = {**final(0, wire.HOST_LOST, None), "message": "its host was stopped"}
+    (lost, *_), _ = rig.sync({job: attempt(final=told)})
+    assert isinstance(lost, JobLost) and lost.reason == "its host was stopped: its pod was deleted"
+
+
 def test_an_end_told_twice_is_committed_once_and_the_second_call_waits_too(rig: Rig) -> None:
     job = rig.start().job_id
     first = rig.link.receive(rig.request({job: attempt(final=final(0))}))
