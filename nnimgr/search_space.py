@@ -430,20 +430,19 @@ def _outside(space: Space, parameters: Any, prefix: str, partial: bool) -> list[
     if not isinstance(parameters, Mapping):
         where = prefix.rstrip(".") or "the parameter set"
         return [f"{where} must be a mapping of parameters, not {_shown(parameters)}"]
-    found = []
+    known = {name for name, _ in space.parameters} | ({"_name"} if prefix else set())
+    there = _listed([name for name, _ in space.parameters]) or "no parameters"
+    where = f" under {prefix.rstrip('.')}" if prefix else ""
+    found = [
+        f"{prefix}{name} is not in the search space, which has {there}{where}"
+        for name in parameters
+        if name not in known
+    ]
     for name, spec in space.parameters:
         if name in parameters:
             found += _misfits(spec, parameters[name], f"{prefix}{name}", partial)
         elif not partial:
             found.append(f"{prefix}{name} is missing")
-    known = {name for name, _ in space.parameters} | ({"_name"} if prefix else set())
-    there = _listed([name for name, _ in space.parameters]) or "no parameters"
-    where = f" under {prefix.rstrip('.')}" if prefix else ""
-    found += [
-        f"{prefix}{name} is not in the search space, which has {there}{where}"
-        for name in parameters
-        if name not in known
-    ]
     return found
 
 

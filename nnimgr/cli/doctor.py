@@ -34,7 +34,8 @@ def doctor(args: argparse.Namespace, terminal: Terminal) -> int:
     from nnimgr.config import ReferenceUnresolved
     from nnimgr.config.secrets import reveal_secrets
 
-    config = load(args.config, terminal).config
+    loaded = load(args.config, terminal)
+    config = loaded.config
     try:
         base = Path(args.config).absolute().parent
         service = reveal_secrets(config.training_service, environ=os.environ, base=base, secrets={})
@@ -48,7 +49,9 @@ def doctor(args: argparse.Namespace, terminal: Terminal) -> int:
         terminal.json([dataclasses.asdict(finding) for finding in findings])
     errors = "1 error" if len(faults) == 1 else f"{len(faults)} errors"
     machines = ", ".join(sorted({finding.machine for finding in faults}))
-    terminal.say(f"{errors}: {machines}" if faults else "No errors found.")
+    warned = len(loaded.warnings) + sum(finding.level == "WARNING" for finding in findings)
+    warnings = f", {warned} warning{'' if warned == 1 else 's'}" if warned else ""
+    terminal.say(f"{errors}{warnings}: {machines}" if faults else f"No errors found{warnings}.")
     return 1 if faults else 0
 
 

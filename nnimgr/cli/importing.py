@@ -6,6 +6,7 @@ import argparse
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.cli.configuration import load
@@ -107,7 +108,7 @@ def _to_new_experiment(args: argparse.Namespace, terminal: Terminal) -> int:
             chosen = config or shown_config(home, found, _directions(args, found, terminal))
             entry = create_imported(home, chosen, found)
     except SourceError as error:
-        raise _told(error) from error
+        raise _told(error, args.id) from error
     except (StoreError, HomeError, OSError) as error:
         raise ClientError(f"The trials cannot be imported: {error}.", mend="") from error
     count = len(found.trials)
@@ -196,7 +197,7 @@ def _read(
         with waiting(f"reading {args.id}"):
             found = read_source(args.kind, args.id, wanted)
     except SourceError as error:
-        raise _told(error) from error
+        raise _told(error, args.id) from error
     _refuse_unnamed_metrics(found, wanted.metrics)
     present = {name: None for trial in found.trials for name in trial.parameters}
     missing = [name for name in space or () if name not in present]
@@ -250,6 +251,8 @@ def _counted(count: int) -> str:
     return "1 trial" if count == 1 else f"{count} trials"
 
 
-def _told(error: Exception) -> ClientError:
+def _told(error: Exception, source: str) -> ClientError:
+    """Return the error for the user. ``source``: name of the source, which keeps its small letter."""
     sentence = str(error)
-    return ClientError(f"{capital(sentence)}.", mend=getattr(error, "hint", ""))
+    is_name = sentence.partition(" ")[0].rstrip(",:") == str(Path(source))
+    return ClientError(f"{sentence if is_name else capital(sentence)}.", mend=getattr(error, "hint", ""))

@@ -12,6 +12,7 @@ from nnimgr.rules.terms import TUNER_EXHAUSTED
 
 __all__ = ["after_update", "ended_again", "raised_limit", "used_up"]
 
+_ASIDE = ("duration", "priority")  # updates that lead to no new trials, unless the time was used up
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"))
 
 
@@ -30,10 +31,11 @@ def ended_again(profile: Mapping[str, Any]) -> str | None:
     return f"The experiment ended again at once: {profile['reason']}.{remedy}"
 
 
-def after_update(profile: Mapping[str, Any], title: str) -> str | None:
+def after_update(profile: Mapping[str, Any], title: str, *, was_done: bool) -> str | None:
     """Return why an update has not led to new trials, or does not do so yet.
 
-    Return None if nothing prevents new trials. ``title``: what was changed, such as "trialnum".
+    Return None if nothing prevents new trials. ``title``: what was changed, such as "trialnum". ``was_done``:
+    the experiment was DONE before the update.
     """
     counts, limits = profile["counts"], profile["limits"]
     live = sum(counts.get(status, 0) for status in LIVE)
@@ -47,14 +49,15 @@ def after_update(profile: Mapping[str, Any], title: str) -> str | None:
     if title == "concurrency" and profile["status"] == "RUNNING" and running > slots:
         when = "when none of them runs any more" if slots == 1 else f"when fewer than {slots} of them run"
         return f"{running} trials run, and all of them continue. The next trial starts {when}."
-    if profile["status"] == "DRAINING":
+    if profile["status"] == "DRAINING" and (title not in _ASIDE or used_up(profile) == title):
         continues = "trial continues" if live == 1 else "trials continue"
         rest = f" {live} {continues} to the end." if live else ""
         return f"No more trials are created: {profile['reason']}.{rest}"
     if profile["status"] in ("STOPPED", "ERROR"):
         return f"The change takes effect when the experiment is resumed: nnictl resume {profile['id']}"
     if profile["status"] == "DONE":
-        return f"The experiment is still DONE: {profile['reason']}.{_remedy(profile)}"
+        how = "The experiment is still DONE" if was_done else "This change has ended the experiment"
+        return f"{how}: {profile['reason']}.{_remedy(profile)}"
     return None
 
 

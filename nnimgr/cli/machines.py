@@ -115,10 +115,12 @@ def _client(args: argparse.Namespace) -> tuple[Client, str]:
     entry = select(home, args.id, port=args.port, to_change=True)
     client = client_of(home, entry, port=args.port)
     client.mends = {**client.mends, 404: f"See: nnictl machine ls {entry.id}"}
-    if entry.status == "DONE" and entry.platform != "local":
+    if entry.status == "DONE":
         more = raised_limit(client.get("experiments", entry.id))
         client.mends[409] = (
             f"Let it continue: {more or 'nnictl update --help'}\n  Then repeat: {{command {entry.id}}}"
+            if entry.platform != "local"
+            else f"See its trials: nnictl trial ls {entry.id}"
         )
     return client, entry.id
 

@@ -85,7 +85,7 @@ def _next(
             return f"correct trialCommand, then: {again}"
         if failed is not None and not profile["counts"].get("SUCCEEDED"):
             resume = f"nnictl resume {experiment_id}"
-            return f"{correct}, then: {resume}; repeat the failed trials: {retry}"
+            return f"{correct}, then: {resume}\n  Then repeat the failed trials: {retry}"
         return f"nnictl resume {experiment_id}"
     if profile["status"] == "ERROR":
         return f"correct the error, then: nnictl resume {experiment_id}"

@@ -270,7 +270,7 @@ def _update(
     terminal.info(_confirmation(title, changes) if terminal.for_people else f"Update {title} success!")
     if before is not None and (sentence := _other_parameters(before, changes["searchSpace"])) is not None:
         terminal.info(sentence)
-    follows = after_update(profile, title)
+    follows = after_update(profile, title, was_done=entry.status == "DONE")
     if follows is not None:
         terminal.info(follows)
     if terminal.as_json:

@@ -105,11 +105,12 @@ def _read(
     )
 
 
-def check_columns(path: Path, missing: Sequence[str], columns: Sequence[str]) -> None:
-    """Raise SourceError if a column is missing."""
+def check_columns(path: Path, missing: Sequence[str], columns: Sequence[str], *, wanted_by: str = "") -> None:
+    """Raise SourceError if a column is missing. ``wanted_by``: says who needs it, for the error."""
     if missing:
         raise SourceError(
-            f"{path}, line 1: there is no column {missing[0]!r}; valid are {', '.join(columns)}"
+            f"{path}, line 1: there is no column {missing[0]!r}{wanted_by}; the columns are "
+            f"{', '.join(columns)}"
         )
 
 
@@ -230,7 +231,7 @@ def _parameters_in(
         nested = {keys: each for keys, each in all_keys.items() if keys[0] == name}
         found |= nested if column is None else {(name,): column}
         missing += [name] if column is None and not nested else []
-    check_columns(path, missing, columns)
+    check_columns(path, missing, columns, wanted_by=", which --parameters or the search space names")
     if not (wanted or all_keys):
         raise SourceError(
             f"{path}, line 1: there is no column of a parameter; the columns are {', '.join(columns)}"

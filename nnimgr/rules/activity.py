@@ -126,7 +126,8 @@ def _progress(state: ExperimentState, at: datetime) -> str:
     parts = [f"{busy} of {slots} slots busy"]
     if busy > slots:  # a user has lowered the limit: trials that run continue
         free = "all of them have ended" if slots == 1 else f"fewer than {slots} of them run"
-        parts = [f"{trial_count(busy)} run (the next one starts when {free})"]
+        following = f" (the next one starts when {free})" if state.drain is None or state.queued else ""
+        parts = [f"{trial_count(busy)} run{following}"]
     if state.asked and busy < slots:  # few users choose the number of slots of a study
         parts = [f"{trial_count(busy)} {_are(busy)} running" if busy else "no trial is running"]
     if limits.max_trial_number is not None:

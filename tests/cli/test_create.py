@@ -326,8 +326,8 @@ def test_an_error_in_the_foreground_ends_with_1(
         (127, "correct trialCommand, then: nnictl create --config exp.yml --port {port}"),
         (
             1,
-            "correct the trial's code, then: nnictl resume abc; "
-            "repeat the failed trials: nnictl trial retry abc --failed",
+            "correct the trial's code, then: nnictl resume abc\n"
+            "  Then repeat the failed trials: nnictl trial retry abc --failed",
         ),
     ],
 )

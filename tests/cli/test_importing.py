@@ -109,7 +109,10 @@ def test_with_a_configuration_it_can_be_continued(
     assert told in capsys.readouterr().err
     Path("results.csv").write_text("y,reward\n0.5,0.9\n")
     assert main([*IMPORT, "--config", "exp.yml"]) == 1
-    assert "results.csv, line 1: there is no column 'x'; valid are y, reward." in capsys.readouterr().err
+    assert (
+        "results.csv, line 1: there is no column 'x', which --parameters or the search space names; "
+        in capsys.readouterr().err
+    )
     assert Index(server.home).entries() == before
 
 
@@ -139,7 +142,7 @@ def test_results_that_no_tuner_can_use_are_named(
         (["--from", "csv", "none.csv"], "none.csv cannot be read: No such file or directory."),
         (
             ["--from", "csv", "results.csv", "--metric", "loss"],
-            "there is no column 'loss'; valid are x, reward.",
+            "there is no column 'loss'; the columns are x, reward.",
         ),
         (
             ["--from", "csv", "results.csv", "--to", "abc", "--goal", "minimize"],

@@ -333,6 +333,9 @@ def test_a_machine_of_an_ended_experiment(server: FakeServer, capsys: pytest.Cap
     server.add("abc", status="DONE", drain="budget", counts={"SUCCEEDED": 10})
     server.refuse["experiments/abc/machines/foo"] = Refused(409, "It has ended.")
     assert main(["machine", "remove", "foo"]) == 1
+    assert capsys.readouterr().err == "ERROR: It has ended.\n  See its trials: nnictl trial ls abc\n"
+    Index(server.home).update("abc", platform="remote")
+    assert main(["machine", "remove", "foo"]) == 1
     assert capsys.readouterr().err == (
         "ERROR: It has ended.\n"
         "  Let it continue: nnictl update trialnum abc --value 20\n"

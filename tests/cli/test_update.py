@@ -172,11 +172,21 @@ LIVE = {"SUCCEEDED": 3, "SYS_CANCELED": 5, "RUNNING": 1}
 def test_what_follows_from_a_limit(
     server: FakeServer, capsys: pytest.CaptureFixture[str], answer: dict[str, Any], sentence: str | None
 ) -> None:
-    server.add("abc")
+    server.add("abc", status=answer["status"] if answer["status"] == "DONE" else "RUNNING")
     server.patch = {"reason": "why", **answer}
     assert main(["update", "trialnum", "abc", "-v", "3"]) == 0
     _, *lines = capsys.readouterr().out.splitlines()
     assert lines == ([] if sentence is None else [f"INFO: {sentence}"])
+
+
+def test_what_a_change_has_ended_is_said(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc")
+    server.patch = {"status": "DONE", "reason": "why"}
+    assert main(["update", "trialnum", "abc", "-v", "3"]) == 0
+    assert "INFO: This change has ended the experiment: why." in capsys.readouterr().out
+    server.patch = {"status": "DRAINING", "drain": "budget", "limits": BY_TRIALS, "counts": LIVE}
+    assert main(["update", "priority", "abc", "-v", "3"]) == 0
+    assert "No more trials" not in capsys.readouterr().out  # the priority has not changed that
 
 
 def test_a_refusal_is_shown_with_its_reason(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:

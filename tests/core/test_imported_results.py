@@ -43,7 +43,7 @@ def test_the_first_result_with_an_error_is_named_and_the_others_are_counted() ->
     ],
 )
 def test_parameters_outside_of_the_search_space_are_given_and_named(parameter: Any, reasons: str) -> None:
-    told = f"result number 2 was given although it does not fit the search space: {reasons}"
+    told = f"the tuner was given result number 2, which does not fit the search space: {reasons}"
     assert judged(({"x": 0.5}, 1), (parameter, 2)) == (2, [told])
     assert (
         judged(({"x": 0.5}, "abc"), (parameter, 2), (parameter, 3))[1][1] == f"{told}; 1 more does not fit it"

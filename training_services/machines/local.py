@@ -93,8 +93,8 @@ def faults(config: LocalConfig, wants: Wants) -> Iterator[ConfigFault]:
     if wants.gpus and config.use_active_gpu is None:
         yield ConfigFault(
             ("useActiveGpu",),
-            "must be set to true or false if trialGpuNumber is above 0 (false, which is usual: no GPU that "
-            "another program uses)",
+            "must be set to true or false if trialGpuNumber is above 0 (usually false: trials do not use "
+            "GPUs on which other programs run)",
         )
     yield from gpu_faults(config, (), wants.gpus)
 

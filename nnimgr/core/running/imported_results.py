@@ -47,9 +47,10 @@ def judge(config: ExperimentConfig, records: Sequence[Mapping[str, Any]]) -> Imp
     }
     for number, reasons in list(outside.items())[:1]:
         more = _more(len(outside) - 1, "does not fit it", "do not fit it")
-        shown = "; ".join(reasons[:_MOST_REASONS]) + ("; ..." if len(reasons) > _MOST_REASONS else "")
+        hidden = len(reasons) - _MOST_REASONS
+        shown = "; ".join(reasons[:_MOST_REASONS]) + (f"; and {hidden} more faults" if hidden > 0 else "")
         warnings.append(
-            f"result number {number} was given although it does not fit the search space: {shown}{more}"
+            f"the tuner was given result number {number}, which does not fit the search space: {shown}{more}"
         )
     return ImportedResults(given=len(given), warnings=warnings)
 
