@@ -51,7 +51,7 @@ def doctor(args: argparse.Namespace, terminal: Terminal) -> int:
     machines = ", ".join(sorted({finding.machine for finding in faults}))
     warned = len(loaded.warnings) + sum(finding.level == "WARNING" for finding in findings)
     warnings = f", {warned} warning{'' if warned == 1 else 's'}" if warned else ""
-    terminal.say(f"{errors}{warnings}: {machines}" if faults else f"No errors found{warnings}.")
+    terminal.say(f"{errors}: {machines}" if faults else f"No errors found{warnings}.")
     return 1 if faults else 0
 
 
