@@ -26,8 +26,8 @@ def ended_again(profile: Mapping[str, Any]) -> str | None:
     failed = profile["counts"].get("FAILED", 0) - (profile.get("retried") or 0)
     remedy = _remedy(profile)
     if failed > 0:
-        repeat = f"epeat the failed trials: nnictl trial retry {profile['id']} --failed"
-        remedy += f"; or r{repeat}" if remedy else f" R{repeat}"
+        remedy += "; or repeat" if remedy else " Repeat"
+        remedy += f" the failed trials: nnictl trial retry {profile['id']} --failed"
     return f"The experiment ended again at once: {profile['reason']}.{remedy}"
 
 

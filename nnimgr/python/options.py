@@ -26,9 +26,9 @@ SHOWS = ("auto", "live", "table", "nothing")
 
 def conditions_of(constraints: str | Sequence[str] | None) -> list[str] | None:
     """Return the conditions on parameters as a list. A single one may be a text."""
-    return (
-        [constraints] if isinstance(constraints, str) else None if constraints is None else list(constraints)
-    )
+    if constraints is None:
+        return None
+    return [constraints] if isinstance(constraints, str) else list(constraints)
 
 
 def duration_of(hours: float) -> str:
