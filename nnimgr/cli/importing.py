@@ -156,7 +156,7 @@ def _misfits(config: ExperimentConfig, found: Foreigners) -> str | None:
 
     Raise ClientError for a value of a wrong type, which its parameter can never have.
     """
-    from nnimgr.config.parameter_sets import misfits, misfits_of_each
+    from nnimgr.config.parameter_sets import first_misfits, misfits, misfits_of_each
 
     outside = []
     each_set = misfits_of_each(config, (trial.parameters for trial in found.trials))
@@ -168,7 +168,7 @@ def _misfits(config: ExperimentConfig, found: Foreigners) -> str | None:
                 mend="Correct the source or the search space, then repeat: {command}",
             )
         if reasons:
-            outside.append(f"{named} does not fit the search space: {'; '.join(reasons[:3])}")
+            outside.append(f"{named} does not fit the search space: {first_misfits(reasons)}")
     if not outside:
         return None
     more = len(outside) - 1

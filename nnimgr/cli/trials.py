@@ -142,7 +142,7 @@ def pause(args: argparse.Namespace, terminal: Terminal) -> int:
         args,
         terminal,
         "pause",
-        f"is being paused. If it saves no checkpoint, it will start from the beginning. {continued}",
+        f"is being paused. Later it starts from its last checkpoint, or else from the beginning. {continued}",
         already=("PAUSED", f"is paused, and stays so until you continue it. {continued}"),
     )
 

@@ -22,6 +22,7 @@ __all__ = [
     "completed",
     "feasibility_of",
     "feasible_share",
+    "first_misfits",
     "initial_sets",
     "is_batch",
     "misfits",
@@ -30,6 +31,7 @@ __all__ = [
 
 _CONSTRAINTS, _INITIAL = "searchSpaceConstraints", "initialParameters"
 _DRAWS = 10_000
+_MOST_REASONS = 3  # about one parameter set in a message
 
 
 def check_sets(
@@ -200,6 +202,12 @@ def misfits_of_each(config: ExperimentConfig, sets: Iterable[Any]) -> Iterator[S
     for parameters in sets:
         own = _of_the_space(config, parameters) if isinstance(parameters, Mapping) else parameters
         yield () if space is None else spaces.contains(space, own)
+
+
+def first_misfits(reasons: Sequence[str]) -> str:
+    """Return the first sentences about what is not in the search space, and how many follow."""
+    hidden = len(reasons) - _MOST_REASONS
+    return "; ".join(reasons[:_MOST_REASONS]) + (f"; and {hidden} more faults" if hidden > 0 else "")
 
 
 def _fill(

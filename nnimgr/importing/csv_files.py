@@ -231,7 +231,9 @@ def _parameters_in(
         nested = {keys: each for keys, each in all_keys.items() if keys[0] == name}
         found |= nested if column is None else {(name,): column}
         missing += [name] if column is None and not nested else []
-    check_columns(path, missing, columns, wanted_by=", which --parameters or the search space names")
+    check_columns(
+        path, missing, columns, wanted_by=" for this parameter of the search space or of --parameters"
+    )
     if not (wanted or all_keys):
         raise SourceError(
             f"{path}, line 1: there is no column of a parameter; the columns are {', '.join(columns)}"

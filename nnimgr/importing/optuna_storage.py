@@ -27,7 +27,7 @@ _ENDS = {
     "RUNNING": (TrialStatus.SYS_CANCELED, "it had not ended in Optuna"),
     "WAITING": (TrialStatus.SYS_CANCELED, "it had not started in Optuna"),
 }
-_CONSTRAINTS = "constraints"  # attribute with the amounts by which a trial violates its constraints
+_CONSTRAINTS = "constraints"  # attribute that says by how much a trial violates each of its constraints
 _MOST_CHOICES = 1000  # values of a parameter with steps that become a list of choices
 
 
@@ -131,7 +131,7 @@ def _trial(trial: FrozenTrial, objectives: Sequence[str]) -> ForeignTrial:
     if values is not None:
         final = values[0] if len(values) == 1 else dict(zip(objectives, values, strict=True))
         if _is_infeasible(trial):
-            reason, final = f"its result {_shown(final)} violates the study's constraints", None
+            reason, final = f"it violates the study's constraints; its result was {_shown(final)}", None
     began = _instant(trial.datetime_start)
     return ForeignTrial(
         name=f"trial {trial.number}",

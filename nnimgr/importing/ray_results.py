@@ -60,16 +60,22 @@ def read_ray(source: str, wanted: Wanted) -> Foreigners:
     longest = (
         max((_iterations(lines) for lines in results.values()), default=0) if _has_scheduler(root) else 0
     )
+    latest = datetime.now(UTC)
     found = [
         (_number(_id_of(folder, results[folder])), _trial(folder, results[folder], metrics, states, longest))
         for folder in folders
     ]
-    found.sort(key=lambda each: (each[0], each[1].created or datetime.now(UTC), each[1].name))
+    found.sort(key=lambda each: (each[0], each[1].created or latest, each[1].name))
     return Foreigners(title=f"the Ray Tune experiment {root.name}", trials=[trial for _, trial in found])
 
 
+def _last(results: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the last result of a trial; {} if it has reported none."""
+    return results[-1] if results else {}
+
+
 def _id_of(folder: Path, results: Sequence[Mapping[str, Any]]) -> str:
-    return str((results[-1] if results else {}).get("trial_id") or folder.name)
+    return str(_last(results).get("trial_id") or folder.name)
 
 
 def _number(trial_id: str) -> int:
@@ -79,7 +85,7 @@ def _number(trial_id: str) -> int:
 
 
 def _iterations(results: Sequence[Mapping[str, Any]]) -> float:
-    return number_of((results[-1] if results else {}).get("training_iteration")) or len(results)
+    return number_of(_last(results).get("training_iteration")) or len(results)
 
 
 def _has_scheduler(root: Path) -> bool:
@@ -175,7 +181,7 @@ def _trial(
     states: Mapping[str, _State],
     longest: float,
 ) -> ForeignTrial:
-    last: Mapping[str, Any] = results[-1] if results else {}
+    last = _last(results)
     parameters = json_of(folder / "params.json") if (folder / "params.json").exists() else last.get("config")
     if not isinstance(parameters, dict):
         raise SourceError(f"{folder / 'params.json'} must hold an object with the parameters")

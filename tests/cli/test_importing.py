@@ -109,10 +109,11 @@ def test_with_a_configuration_it_can_be_continued(
     assert told in capsys.readouterr().err
     Path("results.csv").write_text("y,reward\n0.5,0.9\n")
     assert main([*IMPORT, "--config", "exp.yml"]) == 1
-    assert (
-        "results.csv, line 1: there is no column 'x', which --parameters or the search space names; "
-        in capsys.readouterr().err
+    told = (
+        "results.csv, line 1: there is no column 'x' for this parameter of the search space or of "
+        "--parameters; the columns are y, reward."
     )
+    assert told in capsys.readouterr().err
     assert Index(server.home).entries() == before
 
 

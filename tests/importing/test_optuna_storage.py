@@ -124,4 +124,4 @@ def test_a_study_with_constraints_and_changed_distributions(tmp_path: Path) -> N
         good, bad = read_source("optuna", url, Wanted(study=name)).trials
         assert (good.status, good.final) == (S.SUCCEEDED, 0.25)
         assert (bad.status, bad.final) == (S.SUCCEEDED, None)
-        assert bad.reason == "its result 0.75 violates the study's constraints"
+        assert bad.reason == "it violates the study's constraints; its result was 0.75"

@@ -348,6 +348,17 @@ async def test_a_deleted_secret_is_made_again_for_pods_that_wait_for_it(lab: Lab
     await lab.run(job, await lab.keeper(job))
 
 
+async def test_a_stop_names_the_pods_that_could_not_be_deleted(lab: Lab) -> None:
+    lab.fake.fail("delete", "jobs", Reply(403, "Forbidden", "you may not delete jobs"), times=10**4)
+    await lab.open()
+    job = lab.core.submit("aaaa1")
+    await lab.made(job)
+    lab.core.cancel(job)
+    await lab.core.until(lambda: KeeperGone(keeper_id=job) in lab.core.facts)
+    (left,) = await lab.core.close(detach=False)
+    assert job in left and left.endswith("you may not delete jobs")
+
+
 async def test_an_error_that_is_over_does_not_hide_why_a_pod_waits(lab: Lab) -> None:
     lab.fake.fail("create", "jobs", Reply(403, "Forbidden", "not allowed"))
     await lab.open()
@@ -373,8 +384,8 @@ async def test_a_pod_that_does_not_reach_the_server_is_quoted(
     name = lab.fake.run(job)["metadata"]["name"]
     await lab.core.waits(
         job,
-        f"waits for the keeper in its pod {name}, which has not reached this server (correct nniManagerIp if "
-        "pods cannot use it); its last output: sync failed: connection refused",
+        f"waits for the keeper in its pod {name}, which has not reached this server (pods have to reach "
+        "it at the address nniManagerIp); its last output: sync failed: connection refused",
     )
     await lab.run(job, await lab.keeper(job))
 

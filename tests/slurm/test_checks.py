@@ -173,7 +173,7 @@ def test_the_doctor_runs_a_trial_and_leaves_nothing(
     assert "ok      Slurm: connection: the cluster would accept the allocation (Job " in printed
     assert "ok      Slurm: trial: a trial of nnimgr's own (not trialCommand) ran in " in printed
     assert "ok      all machines: code: the trial code " in printed
-    assert printed.splitlines()[-1].startswith("No errors found")
+    assert printed.endswith("No errors found, 1 warning.\n")
     (made,) = cluster.jobs().keys() - before.keys()
     cluster.wait_for_state(made, "COMPLETED")  # it leaves by itself
     assert list(work.iterdir()) == []

@@ -148,7 +148,8 @@ class AllocationService(KeeperService):
         for task in fetches:
             task.cancel()
         left = await super().close(detach=detach)
-        more = [f"and {len(self._remains) - MOST_TOLD} more"] if len(self._remains) > MOST_TOLD else []
+        hidden = len(self._remains) - MOST_TOLD
+        more = [f"{hidden} more could not be ended, as the server's log says"] if hidden > 0 else []
         return left if detach else [*left, *self._remains[-MOST_TOLD:], *more]
 
     def _parted(self, seat: KeeperSeat) -> None:

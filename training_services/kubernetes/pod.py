@@ -168,11 +168,8 @@ class PodHost(Allocation):
             if missing and self._site.trouble is None and not await self._site.is_there(name):
                 return Over(Cause.DELETED, f"the Job {name} was deleted")
             mute = sight is not None and sight.phase is Phase.RUNNING and not self.spoken
-            if not mute or self._said is not None:
-                await news.wait()
-                continue
             try:
-                async with asyncio.timeout(MUTE_S):
+                async with asyncio.timeout(MUTE_S if mute and self._said is None else None):
                     await news.wait()
             except TimeoutError:
                 await self._listen()
@@ -236,9 +233,8 @@ class PodHost(Allocation):
         if self._said is None:
             return waits
         said = f"; its last output: {self._said}" if self._said else ""
-        return (
-            f"{waits}, which has not reached this server (correct nniManagerIp if pods cannot use it){said}"
-        )
+        address = "pods have to reach it at the address nniManagerIp"
+        return f"{waits}, which has not reached this server ({address}){said}"
 
     @property
     def accepted(self) -> bool:

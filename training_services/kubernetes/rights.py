@@ -17,7 +17,6 @@ MAY: Mapping[str, tuple[str, ...]] = {
 }
 """Verbs that are needed for each resource. The name of a resource ends with its API group, if it has one."""
 
-
 _EXPLAINING = ("events", "pods/log")
 
 

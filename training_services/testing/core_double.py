@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TypeVar
@@ -118,14 +118,16 @@ class CoreDouble:
         self._pump = asyncio.create_task(self._take(service))
         self.commit(*answers)
 
-    async def close(self, *, detach: bool) -> None:
+    async def close(self, *, detach: bool) -> Sequence[str]:
+        """Close the service, and return its sentences about what may be left."""
         if self._pump is not None:
             self._pump.cancel()
             await asyncio.gather(self._pump, return_exceptions=True)
             self._pump = None
         if self.service is not None:
             service, self.service = self.service, None
-            await service.close(detach=detach)
+            return await service.close(detach=detach)
+        return ()
 
     async def _take(self, service: TrainingService) -> None:
         async for batch in service.events():

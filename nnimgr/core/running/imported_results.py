@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnimgr.config import ExperimentConfig
-from nnimgr.config.parameter_sets import misfits_of_each
+from nnimgr.config.parameter_sets import first_misfits, misfits_of_each
 from nnimgr.dispatcher.results import Results
 
 __all__ = ["ImportedResults", "judge"]
-
-_MOST_REASONS = 3  # about one parameter set in a warning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +45,9 @@ def judge(config: ExperimentConfig, records: Sequence[Mapping[str, Any]]) -> Imp
     }
     for number, reasons in list(outside.items())[:1]:
         more = _more(len(outside) - 1, "does not fit it", "do not fit it")
-        hidden = len(reasons) - _MOST_REASONS
-        shown = "; ".join(reasons[:_MOST_REASONS]) + (f"; and {hidden} more faults" if hidden > 0 else "")
         warnings.append(
-            f"the tuner was given result number {number}, which does not fit the search space: {shown}{more}"
+            f"the tuner was given result number {number}, which does not fit the search space: "
+            f"{first_misfits(reasons)}{more}"
         )
     return ImportedResults(given=len(given), warnings=warnings)
 
