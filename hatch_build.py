@@ -9,6 +9,7 @@ wheel and a source distribution carry what was built. By hand, with the developm
 
 from __future__ import annotations
 
+import compileall
 import hashlib
 import os
 import re
@@ -32,6 +33,7 @@ _INPUTS = (
     "vite.config.ts",
 )
 _MADE = "src/api/schema.d.ts"  # by the build, of openapi.json
+_PACKAGES = ("nnimgr", "training_services", "trial_keeper", "nni")
 _UNREACHABLE = ("ENOTFOUND", "EAI_AGAIN", "ECONN", "ETIMEDOUT", "ENETUNREACH", "CERT", "E401", "E403")
 _PATIENCE = ("--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=10000", "--fetch-timeout=60000")
 _TOLD = 15  # last lines of what failed, without the frames of its stack
@@ -137,13 +139,20 @@ class DashboardHook(BuildHookInterface):  # type: ignore[type-arg]  # its argume
         return [] if Dashboard(Path(self.root)).is_current() else [NODE]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build what has changed; ends the installation with a sentence if that fails."""
+        """Build what has changed; ends the installation with a sentence if that fails.
+
+        An editable installation also compiles the packages, as pip does for others: where Python is told to
+        write no bytecode, every command and every server would compile them again.
+        """
         dashboard = Dashboard(Path(self.root))
         if not dashboard.is_current():
             try:
                 dashboard.build()
             except BuildError as error:
                 self.app.abort(f"The dashboard was not built: {error}")
+        if version == "editable":
+            for package in _PACKAGES:
+                compileall.compile_dir(Path(self.root, package), quiet=2)
 
 
 def main(scripts: Sequence[str]) -> None:
