@@ -10,7 +10,6 @@ from training_services.events import JobPlaced, SaveOrdered, StopOrdered, Update
 from training_services.job_ids import experiment_of_job, job_id_of
 
 __all__ = [
-    "NO_COMMAND",
     "Gang",
     "GangRole",
     "KeptCopy",
@@ -20,8 +19,6 @@ __all__ = [
     "TrialJobSpec",
     "origin_id",
 ]
-
-NO_COMMAND = "(none: programs ask for the trials)"  # trialCommand on a platform that runs no command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

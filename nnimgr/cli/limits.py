@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnimgr.cli.progress import LIVE, created_trials
-from nnimgr.rules.phrases import left_out, trial_count
-from nnimgr.rules.terms import TUNER_EXHAUSTED
+from nnimgr.rules.phrases import TUNER_EXHAUSTED, left_out, trial_count
 
 __all__ = ["after_update", "ended_again", "raised_limit", "used_up"]
 

@@ -15,8 +15,7 @@ from typing import Any
 
 from nnimgr.client.calls import Event
 from nnimgr.client.experiments import ENDED
-from nnimgr.rules.phrases import against_limit
-from nnimgr.rules.terms import ENDED_FIRST
+from nnimgr.rules.phrases import ENDED_FIRST, against_limit
 from nnimgr.spelling import capital
 
 __all__ = [

@@ -18,7 +18,7 @@ from nnimgr.cli.terminal import Terminal
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import ENDED
-from nnimgr.rules.terms import NO_SCRIPT
+from nnimgr.rules.phrases import NO_SCRIPT
 
 __all__ = ["CREATE", "report"]
 

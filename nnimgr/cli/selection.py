@@ -19,7 +19,7 @@ from nnimgr.client.servers import DEFAULT_PORT, connect, usable_port
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry
-from nnimgr.rules.terms import STOPPED_BY_USER
+from nnimgr.rules.phrases import STOPPED_BY_USER
 from nnimgr.spelling import capital, nearest
 from nnimgr.store.location import has_database, is_nnis_own
 

@@ -25,7 +25,7 @@ from nnimgr.config.parsing import Reading, match_key, parse, validate
 from nnimgr.config.path_checks import file_fault
 from nnimgr.config.values import Command, CpuNumber, GpuNumber
 from nnimgr.spelling import nearest
-from training_services.job_spec import NO_COMMAND
+from training_services.keepers.names import NO_COMMAND
 from training_services.placement.needs import memory_text
 from training_services.platform import PlatformConfig, describe
 from trial_keeper.machine.capacity import capacity

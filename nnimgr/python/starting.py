@@ -18,8 +18,7 @@ from nnimgr.index import Index, IndexEntry, new_experiment_id
 from nnimgr.python.connection import Connection, chosen_port
 from nnimgr.python.errors import ArgumentError, argument_of, translated
 from nnimgr.python.running import Run
-from training_services.job_spec import NO_COMMAND
-from training_services.keepers.names import ASK
+from training_services.keepers.names import ASK, NO_COMMAND
 
 if TYPE_CHECKING:
     from nnimgr.python.pickling import Pickled

@@ -24,7 +24,7 @@ from nnimgr.python.exchange import Exchange
 from nnimgr.python.options import Goal, conditions_of, duration_of
 from nnimgr.python.results import Results
 from nnimgr.python.running import Run
-from training_services.job_spec import NO_COMMAND
+from training_services.keepers.names import NO_COMMAND
 from training_services.units import parse_duration
 
 if TYPE_CHECKING:

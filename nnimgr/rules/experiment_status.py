@@ -6,12 +6,18 @@ from datetime import datetime
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.confirmations import missing_runs, outcome
-from nnimgr.rules.phrases import against_limit, in_seconds, trial_count
+from nnimgr.rules.phrases import (
+    NO_SCRIPT,
+    STOPPED_BY_USER,
+    TUNER_EXHAUSTED,
+    against_limit,
+    in_seconds,
+    trial_count,
+)
 from nnimgr.rules.state import (
     ExperimentState,
 )
 from nnimgr.rules.stop_rules import rule_that_holds
-from nnimgr.rules.terms import NO_SCRIPT, STOPPED_BY_USER, TUNER_EXHAUSTED
 
 _NO_COMMAND = ("126/", "127/")  # the shell could not execute the command, or did not find it
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 __all__ = [
+    "ENDED_FIRST",
+    "NO_SCRIPT",
+    "STOPPED_BY_USER",
+    "TUNER_EXHAUSTED",
     "against_limit",
     "best_so_far",
     "in_seconds",
@@ -13,6 +17,16 @@ __all__ = [
     "trial_count",
     "without_own_names",
 ]
+
+# Reasons of an experiment, as it begins with them.
+STOPPED_BY_USER = "a user stopped it"
+TUNER_EXHAUSTED = "the tuner has no more parameter sets"
+
+# In the reason of a trial: what Python says about a script that does not exist.
+NO_SCRIPT = "can't open file"
+
+# End of the reason of a trial that has succeeded although it was to be stopped.
+ENDED_FIRST = "before its stop took effect"
 
 SHOWN = 60  # most characters of a user's text that a sentence shows
 

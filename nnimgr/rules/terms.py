@@ -10,8 +10,6 @@ from enum import StrEnum
 
 __all__ = [
     "NO_COMMAND",
-    "STOPPED_BY_USER",
-    "TUNER_EXHAUSTED",
     "ConfirmBest",
     "DecisionKind",
     "DrainReason",
@@ -33,18 +31,8 @@ __all__ = [
 ]
 
 
-# Reasons of an experiment, as it begins with them.
-STOPPED_BY_USER = "a user stopped it"
-TUNER_EXHAUSTED = "the tuner has no more parameter sets"
-
 # trialCommand of an experiment that was imported without one. Its trials are only shown.
 NO_COMMAND = "echo 'This experiment was imported without a trial command.' >&2; exit 1"
-
-# In the reason of a trial: what Python says about a script that does not exist.
-NO_SCRIPT = "can't open file"
-
-# End of the reason of a trial that has succeeded although it was to be stopped.
-ENDED_FIRST = "before its stop took effect"
 
 
 class TrialStatus(StrEnum):

@@ -17,7 +17,7 @@ from nnimgr.rules.checkpoints import continues_from, recovery_point, where_it_co
 from nnimgr.rules.confirmations import is_confirmation
 from nnimgr.rules.decisions import leg_lost, resources_refused
 from nnimgr.rules.experiment_status import time_is_up
-from nnimgr.rules.phrases import shortened, without_own_names
+from nnimgr.rules.phrases import ENDED_FIRST, shortened, without_own_names
 from nnimgr.rules.retention import borrows
 from nnimgr.rules.state import (
     ExperimentState,
@@ -26,7 +26,6 @@ from nnimgr.rules.state import (
     TrialState,
     next_attempt,
 )
-from nnimgr.rules.terms import ENDED_FIRST
 from nnimgr.rules.transitions import REMOVED, preemption_reason
 from training_services.base import memory_text
 

@@ -15,7 +15,7 @@ import pytest
 from nnimgr.cli.main import main
 from nnimgr.home import Home
 from nnimgr.index import Index
-from nnimgr.rules.terms import TUNER_EXHAUSTED
+from nnimgr.rules.phrases import TUNER_EXHAUSTED
 from tests.cli.fake import FakeExperiment, FakeServer, Refused, trial
 from tests.cli.terminals import in_a_terminal
 

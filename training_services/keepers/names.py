@@ -7,11 +7,22 @@ import hashlib
 import ipaddress
 import re
 
-__all__ = ["ASK", "IMPORTED", "LOCAL", "NNI", "experiment_folder", "host_of", "keeper_name", "why_no_files"]
+__all__ = [
+    "ASK",
+    "IMPORTED",
+    "LOCAL",
+    "NNI",
+    "NO_COMMAND",
+    "experiment_folder",
+    "host_of",
+    "keeper_name",
+    "why_no_files",
+]
 
 LOCAL = "local"  # the keeper on the server's own machine
 # Not keepers, but what has run trials in place of a keeper. nnimgr has no files of these trials.
 ASK = "ask"  # programs of the user that run trials themselves
+NO_COMMAND = "(none: programs ask for the trials)"  # trialCommand where ASK runs the trials
 IMPORTED = "import"  # another program, whose trials were imported
 NNI = "nni"  # NNI, on a machine other than the server's own
 _WITHOUT_FILES = {
