@@ -436,7 +436,7 @@ def _confirm(chosen: list[IndexEntry]) -> None:
 
 
 def _delete_one(home: Home, entry: IndexEntry, *, leave: bool, sentence: str) -> list[str]:
-    """Delete an experiment. Return sentences about files that could not be removed from machines.
+    """Delete an experiment. Return sentences about files that were not removed.
 
     ``sentence``: is printed if the deletion takes long.
 
@@ -446,7 +446,7 @@ def _delete_one(home: Home, entry: IndexEntry, *, leave: bool, sentence: str) ->
     served = home.server_running(entry.port or DEFAULT_PORT) is not None
     if not is_nnis_own(entry.directory) and (served or entry.platform != LOCAL):
         query = {"leaveUnreachable": "true"} if leave else {}
-        client = client_of(home, entry)
+        client = client_of(home, entry, without_database=True)
         client.mends = {409: _stop_first(entry.id)}
         with waiting(sentence):
             answer = client.call("DELETE", "experiments", entry.id, timeout_s=None, **query)
@@ -458,7 +458,7 @@ def _delete_one(home: Home, entry: IndexEntry, *, leave: bool, sentence: str) ->
 
     try:
         with waiting(sentence):
-            delete_experiment(Index(home), entry)
+            return delete_experiment(Index(home), entry)
     except (RequestRefused, HomeError) as error:
         raise ClientError(f"{error}.", mend=_stop_first(entry.id)) from error
     except OSError as error:
@@ -466,4 +466,3 @@ def _delete_one(home: Home, entry: IndexEntry, *, leave: bool, sentence: str) ->
             f"{error.filename} cannot be deleted: {error.strerror}.",
             mend=f"Correct this error, then repeat: nnictl experiment delete {entry.id}",
         ) from error
-    return []

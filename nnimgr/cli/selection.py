@@ -13,7 +13,12 @@ from nnimgr.cli.terminal import printable, shown_time
 from nnimgr.cli.times import when
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
-from nnimgr.client.experiments import has_command, mend_of_missing, refuse_without_command, runs
+from nnimgr.client.experiments import (
+    has_command,
+    refuse_without_command,
+    refuse_without_database,
+    runs,
+)
 from nnimgr.client.lines import fitted, terminal_width
 from nnimgr.client.servers import DEFAULT_PORT, connect, usable_port
 from nnimgr.client.waits import waiting
@@ -100,10 +105,13 @@ def select(
             refuse_without_command(entry)
         elif _may_surprise(entry, entries) and not quiet and sys.stderr.isatty():
             newest = newest_first(entries.values())[0]
-            stopped = "" if newest is entry else f" (A user has stopped the newest of all, {_title(newest)}.)"
-            shown = f"Shown is the newest that has finished or failed: {_title(entry)}"
-            sentence = f"No experiment is running. {shown}.{stopped}".removesuffix(".")
-            print(fitted(sys.stderr, f"INFO: {sentence}."), file=sys.stderr)
+            sentence = (
+                f"No experiment is running. This is {_title(entry)}, the newest that has finished or failed."
+            )
+            if newest is not entry:
+                why = "a user has stopped it" if has_database(newest.directory) else "its files are gone"
+                sentence += f" {_title(newest)} is newer, but {why}."
+            print(fitted(sys.stderr, f"INFO: {sentence}"), file=sys.stderr)
         return entry
     where = "" if port is None else f" on port {port}"
     raise unnamed(
@@ -333,19 +341,27 @@ def experiment_line(entry: IndexEntry) -> str:
     )
 
 
-def client_of(home: Home, entry: IndexEntry, *, port: int | None = None, to_stop: bool = False) -> Client:
+def client_of(
+    home: Home,
+    entry: IndexEntry,
+    *,
+    port: int | None = None,
+    to_stop: bool = False,
+    without_database: bool = False,
+) -> Client:
     """Return a client of the server of the experiment. Start this server if necessary. Raise ClientError.
 
     ``to_stop``: a stopped experiment, too, is opened, because its trials may still run.
+    ``without_database``: the command also works if the experiment's database is gone.
     """
+    if entry.status == "STOPPED" and not (to_stop or without_database):
+        refuse_without_database(entry)
     entry, chosen = converted(home, entry), port or entry.port or DEFAULT_PORT
     only_reads = entry.status == "STOPPED" and not to_stop and not opened_entries(home, port=chosen)
     if (only_reads or to_stop) and port is None:
         chosen = usable_port(home, chosen)
     client = connect(home, chosen, only_reads=only_reads)
-    there = has_database(entry.directory)
-    listed = f"See: nnictl trial ls {entry.id}" if there else mend_of_missing(entry)
-    client.mends = {404: listed, 409: _mend_of(entry) if there else listed}
+    client.mends = {404: f"See: nnictl trial ls {entry.id}", 409: _mend_of(entry)}
     return client
 
 

@@ -15,7 +15,8 @@ from nnimgr.client.servers import DEFAULT_PORT, ServerStart, answering, connect,
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
-from nnimgr.store.location import has_database
+from nnimgr.spelling import capital
+from nnimgr.store.location import has_database, missing_database
 
 __all__ = [
     "ENDED",
@@ -26,10 +27,10 @@ __all__ = [
     "events_to_the_end",
     "has_command",
     "is_stopped",
-    "mend_of_missing",
     "post_experiment",
     "refuse_nni",
     "refuse_without_command",
+    "refuse_without_database",
     "resume_experiment",
     "runs",
     "server_for",
@@ -181,7 +182,7 @@ def refuse_without_command(entry: IndexEntry) -> None:
     """Raise ClientError if the experiment has no database, or was imported without a trial command, so that
     it is only shown.
     """
-    _refuse_without_database(entry)
+    refuse_without_database(entry)
     if not has_command(entry):
         raise ClientError(
             f"Experiment {entry.id} was imported without a trial command, so it cannot run trials.",
@@ -190,18 +191,14 @@ def refuse_without_command(entry: IndexEntry) -> None:
         )
 
 
-def mend_of_missing(entry: IndexEntry) -> str:
-    """Return what to suggest to the user if the experiment's database is not in its folder."""
-    return (
-        f"If its folder was moved: nnictl view --experiment_dir FOLDER\n"
-        f"  To remove it from the list: nnictl experiment delete {entry.id}"
-    )
-
-
-def _refuse_without_database(entry: IndexEntry) -> None:
+def refuse_without_database(entry: IndexEntry) -> None:
+    """Raise ClientError if there is no database in the experiment's folder."""
     if not has_database(entry.directory):
-        sentence = f"Experiment {entry.id} has no database in {entry.directory}."
-        raise ClientError(sentence, mend=mend_of_missing(entry))
+        raise ClientError(
+            f"{capital(missing_database(entry.id, entry.directory))}.",
+            mend="If its folder was moved: nnictl view --experiment_dir FOLDER\n"
+            f"  To remove it from the list: nnictl experiment delete {entry.id}",
+        )
 
 
 def resume_experiment(client: Client, entry: IndexEntry) -> None:
@@ -233,7 +230,7 @@ def dashboard_address(client: Client, experiment_id: str | None = None) -> Mappi
 
 def view_experiment(client: Client, entry: IndexEntry) -> None:
     """Let the server show a stopped experiment until a user stops it again. Raise ClientError."""
-    _refuse_without_database(entry)
+    refuse_without_database(entry)
     opened = f"It is open already. See it in a browser: nnictl webui url {entry.id}"
     client.mends = {409: opened, 503: _TRY_LATER}
     with waiting(f"waiting until the server has opened experiment {entry.id}"):

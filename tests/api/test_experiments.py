@@ -387,6 +387,16 @@ async def test_export(lab: Lab) -> None:
     assert [trial["intermediates"] for trial in full] == [[0.25, None], [0.125, None]]
 
 
+async def test_an_export_without_a_database_is_refused(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def results() -> Iterator[object]:
+        yield from ()
+        raise FileNotFoundError("there is no database")
+
+    monkeypatch.setattr(lab.manager.reading, "results", results)
+    answer = await lab.client.get(f"{EXPERIMENT}/export")
+    assert (answer.status_code, answer.json()["error"]["message"]) == (404, "there is no database")
+
+
 async def test_an_export_is_cut_off_when_its_experiment_is_deleted(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -17,6 +17,7 @@ from nnimgr.cli.times import when
 from nnimgr.client.calls import Client
 from nnimgr.home import Home
 from nnimgr.index import Index
+from nnimgr.store.location import database_path
 from tests.cli.endings import add_ended
 from tests.cli.fake import CREATED_AT, FakeServer, Refused
 from tests.cli.terminals import in_a_pipe, in_a_terminal
@@ -174,11 +175,17 @@ async def test_a_stopped_experiment_that_no_id_has_chosen_is_named_to_people(
     server: FakeServer, tmp_path: Path
 ) -> None:
     await add_ended(server, "bad", tmp_path, "failures")
-    told = "INFO: No experiment is running. Shown is the newest that has finished or failed: a name (bad)."
+    told = "INFO: No experiment is running. This is a name (bad), the newest that has finished or failed."
     for words, is_told in ((("trial", "ls"), True), (("trial", "ls", "bad"), False)):
         seen = await asyncio.to_thread(in_a_terminal, *words, columns=120)
         assert (seen.code, told in seen.lines) == (0, is_told)
     assert told not in (await asyncio.to_thread(in_a_pipe, "trial", "ls")).text
+    await add_ended(server, "newest", tmp_path, "user")
+    for said in ("a user has stopped it", "its files are gone"):
+        if said == "its files are gone":
+            database_path(tmp_path / "newest").unlink()
+        seen = await asyncio.to_thread(in_a_terminal, "trial", "ls", columns=150)
+        assert f"{told} a name (newest) is newer, but {said}." in seen.lines
     server.add("runs")
     assert "INFO" not in (await asyncio.to_thread(in_a_terminal, "trial", "ls")).text
 

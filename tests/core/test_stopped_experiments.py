@@ -193,10 +193,10 @@ async def test_while_one_is_deleted_others_begin_and_it_does_not(
 ) -> None:
     begun, go = threading.Event(), threading.Event()
 
-    def slowly(index: Index, entry: IndexEntry) -> None:
+    def slowly(index: Index, entry: IndexEntry) -> list[str]:
         begun.set()
         assert go.wait(LIMIT_S)
-        delete_experiment(index, entry)
+        return delete_experiment(index, entry)
 
     monkeypatch.setattr("nnimgr.core.managing.stopped_experiments.delete_experiment", slowly)
     async with server.manager() as manager:
@@ -262,8 +262,8 @@ async def test_a_deletion_that_fails_in_the_midst_can_be_asked_for_again(
 def test_what_is_no_experiments_folder_stays(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").touch()
-    with pytest.raises(RequestRefused, match="holds no database: nothing was deleted"):
-        delete_folder(tmp_path / "mine")
+    mine = tmp_path / "mine"
+    assert delete_folder(mine) == [f"{mine} has no database, so the files in it stay"]
     (tmp_path / "link").symlink_to(tmp_path / "mine")
     for path in (tmp_path / "link", Path("exp")):
         with pytest.raises(RequestRefused, match="is not the folder of an experiment"):
@@ -276,9 +276,16 @@ async def test_an_entry_whose_folder_is_gone_can_be_deleted(server: Server) -> N
         experiment_id = await stopped(manager, server)
         entry = Index(server.home).entries()[experiment_id]
         Index(server.home).put(dataclasses.replace(entry, id="gone", log_dir="/nowhere"))
-        with pytest.raises(RequestRefused, match="gone has no database"):
+        with pytest.raises(RequestRefused, match="folder of experiment gone, /nowhere/gone, was deleted"):
             await manager.view("gone")
         await manager.delete("gone")
+        Index(server.home).put(dataclasses.replace(entry, id="spoilt"))
+        spoilt = entry.directory.with_name("spoilt")
+        (spoilt / "trials").mkdir(parents=True)
+        with pytest.raises(RequestRefused, match="database of experiment spoilt is no longer in its folder"):
+            await manager.view("spoilt")
+        assert await manager.delete("spoilt") == [f"{spoilt} has no database, so the files in it stay"]
+        assert (spoilt / "trials").exists()
     assert list(Index(server.home).entries()) == [experiment_id]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import chain
 from typing import Annotated, Any
 
 import yaml
@@ -177,7 +178,9 @@ async def export_results(
     intermediate: Annotated[bool, Query(description="include all intermediate results")] = False,
 ) -> StreamingResponse:
     """Return all trials that have a final result, in the order of their creation."""
-    return PartedResponse(_export(reader, intermediate=intermediate), media_type="application/json")
+    results = _export(reader, intermediate=intermediate)
+    first = await asyncio.to_thread(next, results)  # an error here gets an answer of its own
+    return PartedResponse(chain([first], results), media_type="application/json")
 
 
 def _checked(records: Sequence[Any]) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from nnimgr.dispatcher.registry import Interpreter
 from nnimgr.index import Index, IndexEntry
 from nnimgr.rules.phrases import trial_count
 from nnimgr.store.holder import holder
-from nnimgr.store.location import database_path
+from nnimgr.store.location import database_path, missing_database
 from nnimgr.store.overview import lacks_command, stored_live_trials
 from training_services.private import FOLDER, make_private_folder, tighten
 
@@ -113,7 +113,7 @@ def flush_folder(directory: Path) -> None:
 def require_database(directory: Path) -> None:
     """Raise RequestRefused if the folder has no database of nnimgr."""
     if not database_path(directory).exists():
-        raise RequestRefused(f"experiment {directory.name} has no database in {directory}")
+        raise RequestRefused(missing_database(directory.name, directory))
 
 
 def require_command(directory: Path) -> None:
@@ -134,27 +134,30 @@ def refuse_live(entry: IndexEntry) -> None:
         raise RequestRefused(f"{trial_count(live)} of experiment {entry.id} still {verb}: stop it first")
 
 
-def delete_experiment(index: Index, entry: IndexEntry) -> None:
-    """Remove a stopped experiment's folder and index entry. Raise RequestRefused, OSError or HomeError.
+def delete_experiment(index: Index, entry: IndexEntry) -> list[str]:
+    """Remove a stopped experiment's folder and index entry; return sentences about files that stay.
 
-    The index entry is removed last, so that the deletion can be repeated after a crash.
+    The index entry is removed last, so that the deletion can be repeated after a crash. Raise RequestRefused,
+    OSError or HomeError.
     """
     refuse_live(entry)
-    delete_folder(entry.directory)
+    left = delete_folder(entry.directory)
     index.remove(entry.id)
+    return left
 
 
-def delete_folder(directory: Path) -> None:
-    """Remove the folder of an experiment that no server has open. Raise RequestRefused or OSError.
+def delete_folder(directory: Path) -> list[str]:
+    """Remove the folder of an experiment that no server has open; return sentences about files that stay.
 
-    The database is removed last, so that a partly deleted folder can still be recognised.
+    The database is removed last, so that a partly deleted folder can still be recognised. A folder with files
+    but no database stays, because the files may be another's. Raise RequestRefused or OSError.
     """
     if not directory.is_absolute() or directory.is_symlink():
         raise RequestRefused(f"{directory} is not the folder of an experiment: nothing was deleted")
     if directory.exists():
         database = directory / "db"
         if not database.is_dir() and any(directory.iterdir()):
-            raise RequestRefused(f"{directory} holds no database: nothing was deleted")
+            return [f"{directory} has no database, so the files in it stay"]
         with _locked(database):
             for child in directory.iterdir():
                 if child.is_symlink() or not child.is_dir():
@@ -166,6 +169,7 @@ def delete_folder(directory: Path) -> None:
     latest = directory.parent / "_latest"
     if latest.is_symlink() and os.readlink(latest) == directory.name:
         latest.unlink()
+    return []
 
 
 def _remove_folder(folder: Path) -> None:

@@ -76,7 +76,7 @@ class AtRest:
         return replace(entry, status=E.STOPPED.value)
 
     async def delete(self, entry: IndexEntry, remains: Remains, *, leave: bool) -> list[str]:
-        """Delete the experiment with all its files; return sentences about files that remain on machines.
+        """Delete the experiment with all its files; return sentences about files that remain.
 
         Without ``leave``, raise RequestRefused if files on machines cannot be removed. Also raise OSError or
         HomeError. In all cases, remove the experiment's id from ``deleting``.
@@ -89,7 +89,6 @@ class AtRest:
                     f"experiment {entry.id} is not deleted: {'; '.join(left)}; to delete it and leave these "
                     f'files: "nnictl experiment delete {entry.id} --leave-unreachable"'
                 )
-            await asyncio.to_thread(delete_experiment, self._index, entry)
-            return left
+            return left + await asyncio.to_thread(delete_experiment, self._index, entry)
         finally:
             self.deleting.discard(entry.id)
