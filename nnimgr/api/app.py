@@ -244,6 +244,8 @@ def _message(fault: Mapping[str, Any]) -> str:
             return f"must have at most {about['max_length']} characters"
         case "too_long":
             return f"must have at most {about['max_length']} items, not {about['actual_length']}"
+        case "value_error":
+            return str(about["error"])
     return str(fault["msg"])
 
 

@@ -49,6 +49,7 @@ def show(args: argparse.Namespace, terminal: Terminal) -> int:
         ("Trial", f"{trial['sequence']} ({trial['id']}) of experiment {entry.id}"),
         ("Status", _status(trial)),
         *_origin(client, entry.id, trial),
+        *_retry(client, entry.id, trial),
         *_results(trial, reports, total=curve["total"]),
         *_parameters(trial),
         *_attempts(trial),
@@ -90,6 +91,12 @@ def _origin(client: Client, experiment_id: str, trial: Mapping[str, Any]) -> Ite
             step = "" if fork["step"] is None else f" (step {fork['step']})"
             name = f"checkpoint {fork['originAttempt']}.{fork['originNumber']}{step} of {_named(other)}"
             yield "Continues", f"from {name}{_changes(trial['parameters'], other['parameters'])}"
+
+
+def _retry(client: Client, experiment_id: str, trial: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if trial["retriedAs"] is not None:
+        again = client.get("experiments", experiment_id, "trials", trial["retriedAs"])
+        yield "Retried", f"as {_named(again)}"
 
 
 def _named(trial: Mapping[str, Any]) -> str:
@@ -227,7 +234,7 @@ def _commands(trial: Mapping[str, Any], experiment_id: str) -> Iterator[tuple[st
         yield f"nnictl trial members {which}", "its members on several machines"
     if trial["checkpoints"]:
         yield f"nnictl trial checkpoint ls {which}", "its checkpoints"
-    if trial["status"] == "FAILED":
+    if trial["status"] == "FAILED" and trial["retriedAs"] is None:
         yield f"nnictl trial retry {which}", "try it again"
     elif trial["status"] == "PAUSED":
         yield f"nnictl trial resume {which}", "continue it"

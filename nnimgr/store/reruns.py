@@ -29,6 +29,13 @@ class RerunQueries(DatabaseReader):
         with self._connect() as connection:
             return int(connection.execute(query).scalar_one())
 
+    def retried_as(self, trial_id: str) -> str | None:
+        """Return the id of the trial that was started to retry this one; None if there is none."""
+        is_rerun = _t.source == SuggestionSource.RERUN.value  # forks name their originals, too
+        query = select(_t.trial_id).where(_t.experiment_id == self._id, _t.retry_of == trial_id, is_rerun)
+        with self._connect() as connection:
+            return connection.execute(query.limit(1)).scalar()
+
     def confirmations(self, config: Mapping[str, Any]) -> Confirmations | None:
         """Return the confirmations of the experiment with this configuration; None without confirmBest.
 

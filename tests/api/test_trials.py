@@ -87,6 +87,15 @@ async def test_queries_that_are_refused(lab: Lab, query: str) -> None:
     assert answer.json()["error"]["problems"][0]["field"].startswith("query.")
 
 
+@pytest.mark.parametrize("sort", ["x", "parameters.", "parametersx"])
+async def test_a_sort_that_is_refused_names_the_valid_ones(lab: Lab, sort: str) -> None:
+    answer = await lab.client.get(f"{EXPERIMENT}/trials?sort={sort}")
+    (problem,) = answer.json()["error"]["problems"]
+    assert problem["field"] == "query.sort"
+    assert problem["message"].startswith("must be one of sequence, value, status, ")
+    assert problem["message"].endswith(", parameters.NAME or metrics.KEY")
+
+
 async def test_numbers_that_are_not_finite_are_null(finished: Lab) -> None:
     _, page = await trials(finished)
     assert (page[0]["finalValue"], page[0]["finalText"]) == (0.5, "0.5")
@@ -307,8 +316,14 @@ async def test_failed_trials_are_run_again_once(finished: Lab) -> None:
         life.trial(3),
         again["sequence"],
     )
+    before = (await finished.client.get(f"{EXPERIMENT}/trials/{life.trial(3)}")).json()
+    assert (shown["retriedAs"], before["retriedAs"]) == (None, again["id"])
     for trial, status, message in (
-        (life.trial(3), 409, f"Trial 3 ({life.trial(3)}) was run again already."),
+        (
+            life.trial(3),
+            409,
+            f"Trial 3 ({life.trial(3)}) was retried already, as trial {again['sequence']} ({again['id']}).",
+        ),
         (life.trial(0), 409, f"Trial 0 ({life.trial(0)}) has not failed: it is SUCCEEDED."),
         ("zzzzz", 404, "There is no trial zzzzz."),
     ):

@@ -30,7 +30,7 @@ CHECKPOINT = {"attempt": 1, "number": 3, "step": 8, "state": "saved", "at": CREA
 
 def detailed(**changes: Any) -> dict[str, Any]:
     found = trial("ta", 0, jobs=[JOB], **changes)
-    return {"cause": None, "noResult": None, "checkpoints": [], "legs": [], **found}
+    return {"cause": None, "noResult": None, "checkpoints": [], "legs": [], "retriedAs": None, **found}
 
 
 def test_a_page_has_everything_about_a_trial(server: FakeServer) -> None:

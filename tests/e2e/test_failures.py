@@ -71,7 +71,10 @@ def test_failures_from_first_to_last(tmp_path: Path) -> None:
         assert fourth["parameters"] == second["parameters"] and fourth["source"] == "rerun"
         assert here.profile()["status"] == "DONE" and len(here.trials()) == 4
         assert "No failed trial is left" in here.nnictl("trial", "rerun", "exp", "--failed")
-        for trial, why in ((second, "was run again already"), (first, "has not failed: it is SUCCEEDED")):
+        for trial, why in (
+            (second, f"was retried already, as trial 3 ({fourth['id']})"),
+            (first, "has not failed: it is SUCCEEDED"),
+        ):
             answer = here.server.call("POST", f"{here.url}/rerun", {"trialIds": [trial["id"]]})
             assert answer.status == 409
             assert answer.body["error"]["message"] == f"Trial {trial['sequence']} ({trial['id']}) {why}."

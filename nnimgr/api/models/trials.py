@@ -260,6 +260,7 @@ class TrialDetail(Trial):
     checkpoints: list[Checkpoint] = Field(description="checkpoints, in the order in which they were saved")
     first_parameters: Any = Field(description="parameters of the trial's first leg")
     legs: list[Leg] = Field(description="legs after the first one, in order")
+    retried_as: str | None = Field(description="trial that runs the parameters again; null: none")
 
 
 class Trials(Model):

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from fastapi import Header, Query
 from fastapi.responses import Response, StreamingResponse
+from pydantic import AfterValidator
 
 from nnimgr.api import models
 from nnimgr.api.analysis import Analysis, Filter
@@ -47,16 +48,21 @@ class MetricType(StrEnum):
     FINAL = "FINAL"
 
 
-_OTHER_SORTS = r"latest|attempt|source|(parameters|metrics)\.[\s\S]+"
+_SORTS = (*TRIAL_SORTS, "latest", "attempt", "source")
+_SORTS_OF_VALUES = ("parameters.", "metrics.")  # followed by a name
+_SORT_NAMES = f"{', '.join(_SORTS)}, parameters.NAME or metrics.KEY"
+
+
+def _checked_sort(column: str) -> str:
+    if column in _SORTS or (column.startswith(_SORTS_OF_VALUES) and not column.endswith(".")):
+        return column
+    raise ValueError(f"must be one of {_SORT_NAMES}")
+
 
 Sort = Annotated[
     str,
-    Query(
-        max_length=500,
-        pattern=f"^({'|'.join(TRIAL_SORTS)}|{_OTHER_SORTS})$",
-        description=f"column by which trials are sorted: {', '.join(TRIAL_SORTS)}, latest, attempt, source, "
-        "parameters.NAME or metrics.KEY",
-    ),
+    AfterValidator(_checked_sort),
+    Query(max_length=500, description=f"column by which trials are sorted: {_SORT_NAMES}"),
 ]
 Statuses = Annotated[
     list[TrialStatus] | None, Query(description="only trials with this status; may be repeated")
@@ -153,6 +159,7 @@ async def show_trial(
             checkpoints=[checkpoint_of(each) for each in reader.checkpoints(trial_id)],
             first_parameters=first,
             legs=[leg_of(each) for each in legs],
+            retried_as=reader.retried_as(trial_id),
         )
 
     return await reply(build)
@@ -398,8 +405,8 @@ def _failed(reader: ExperimentReader, ids: list[str] | None) -> list[FailedTrial
             if row.source is SuggestionSource.CONFIRMATION:
                 original = row.retry_of and trial_row(reader, row.retry_of).title
                 why = f"only confirms trial {original}, and is not retried by hand"
-            elif row.status is TrialStatus.FAILED:
-                why = "was run again already"
+            elif (again := reader.retried_as(trial_id)) is not None:
+                why = f"was retried already, as trial {trial_row(reader, again).title}"
             else:
                 why = f"has not failed: it is {row.status}"
             raise RequestRefused(f"Trial {row.title} {why}.")
