@@ -64,7 +64,8 @@ def _wanted_status(
     if drain is None:
         return f.ExperimentStatus.RUNNING, None, "runs"
     if _is_over(state) and (time_is_up(state, now) or not missing_runs(state)):
-        return f.ExperimentStatus.DONE, None, reason + outcome(state)
+        failed = f"; {_first_failures(state)}" if state.fails_fast else ""
+        return f.ExperimentStatus.DONE, None, reason + failed + outcome(state)
     return f.ExperimentStatus.DRAINING, drain, reason
 
 
@@ -95,13 +96,17 @@ def _failing(state: ExperimentState) -> str:
             f"correct the trial's code, then continue: nnictl resume {state.id}; "
             "if trialCommand is wrong, start a new experiment instead"
         )
+    return f"{_first_failures(state)}; {remedy}"
+
+
+def _first_failures(state: ExperimentState) -> str:
     since = " since the resume" if state.resumed else ""
     which = (
         f"the first trial{since} failed"
         if state.first_failures == 1
         else f"the first {state.first_failures} trials{since} all failed alike"
     )
-    return f"{which}: {state.first_failure_reason}; {remedy}"
+    return f"{which}: {state.first_failure_reason}"
 
 
 def _is_over(state: ExperimentState) -> bool:

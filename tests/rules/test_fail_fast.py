@@ -149,7 +149,10 @@ def test_an_experiment_whose_trials_have_all_failed_is_done() -> None:
     life = Life(trial_concurrency=1, fail_fast=2, max_trial_number=2)
     fail(life, 0)
     fail(life, 1)
-    assert (life.state.status, life.state.reason) == (E.DONE, "2 of 2 trials")
+    assert (life.state.status, life.state.reason) == (
+        E.DONE,
+        f"2 of 2 trials; the first 2 trials all failed alike: exited with code 1: {BROKEN}",
+    )
 
 
 def test_without_fail_fast_it_goes_on() -> None:
