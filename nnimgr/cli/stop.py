@@ -77,7 +77,7 @@ def _say_about_trials(
             f"{', '.join(unsaved)}. To run the parameters again, from the beginning: nnictl resume {entry.id}"
         )
     if still and detach:
-        terminal.info(f"These trials continue: {still}. To adopt them: nnictl resume {entry.id}")
+        terminal.info(f"These trials continue: {still}. To manage them again: nnictl resume {entry.id}")
     elif still:
         terminal.warn(
             f"These trials may still run on machines that do not answer: {still}. They end when the machines "

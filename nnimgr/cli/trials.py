@@ -142,7 +142,7 @@ def pause(args: argparse.Namespace, terminal: Terminal) -> int:
         args,
         terminal,
         "pause",
-        f"is being paused. Later it starts from its last checkpoint, or else from the beginning. {continued}",
+        "is being paused. Then it waits until you continue it: nnictl trial resume {id} -T {no}",
         already=("PAUSED", f"is paused, and stays so until you continue it. {continued}"),
     )
 

@@ -48,7 +48,8 @@ def replace(args: argparse.Namespace, terminal: Terminal) -> int:
         lines = [str(problem) for problem in problems] or error.lines
         plain = [problem.plain() for problem in problems]
         mend = f"Correct {args.filename}, then repeat: {{command}}" if problems else error.mend
-        raise ClientError(*lines, "Update tuner failed!", problems=plain, mend=mend) from error
+        failed = () if terminal.for_people else ("Update tuner failed!",)  # as NNI ends this
+        raise ClientError(*lines, *failed, problems=plain, mend=mend) from error
     if not terminal.for_people:
         terminal.info("Update tuner success!")
     terminal.info(_sentence(before, after, imported=imported_results(entry.directory)))

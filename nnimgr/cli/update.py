@@ -266,7 +266,8 @@ def _update(
         mend = error.mend
         if error.problems and "filename" in args:
             mend = f"Correct {wrong_files(problems, args.filename)}, then repeat: {{command}}"
-        raise ClientError(*lines, f"Update {title} failed!", problems=problems, mend=mend) from error
+        failed = () if terminal.for_people else (f"Update {title} failed!",)  # as NNI ends this
+        raise ClientError(*lines, *failed, problems=problems, mend=mend) from error
     terminal.info(_confirmation(title, changes) if terminal.for_people else f"Update {title} success!")
     if before is not None and (sentence := _other_parameters(before, changes["searchSpace"])) is not None:
         terminal.info(sentence)

@@ -41,6 +41,9 @@ def _usual(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[str, yaml.Mar
     if problem.startswith("mapping values are not allowed"):
         if _FIELD_ALONE.fullmatch(lines[mark.line][: mark.column]):
             return _indentation(lines, mark)
+        line = lines[mark.line]
+        if line.count("}") > line.count("{"):
+            return "a '{' is missing before the '}' of this line", mark
         return "a value that contains ': ' must be in quotes", mark
     if problem.endswith("but found '?'"):
         return "a field cannot stand beside the entries of a list; check the indentation", mark

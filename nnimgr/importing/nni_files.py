@@ -47,7 +47,7 @@ def read_nni(source: str, wanted: Wanted) -> Foreigners:
     missing = next((name for name in wanted.metrics if names and name not in names), None)
     if missing is not None:
         raise SourceError(f"no result in {path} has the number {missing!r}; they have {', '.join(names)}")
-    return Foreigners(title=f"the file {path.name}, which NNI has exported", trials=trials)
+    return Foreigners(title=f"the file {path.name}", trials=trials)
 
 
 def _trial(record: Any, wanted: Wanted, place: str) -> ForeignTrial:

@@ -65,6 +65,7 @@ _CALLS = (
     (r"nnictl trial resume (\S+) -T (\w+)", rf'{_RUN}.trials["\2"].resume()'),
     (r"nnictl resume ([\w-]+)", rf"{_RUN}.resume()"),
     (r'--raise-limit \("raiseLimit": true in REST\)', "raise_limit=True"),
+    (r"; if trialCommand is wrong, start a new experiment instead", ""),
 )
 
 

@@ -53,7 +53,7 @@ def test_the_view_shows_what_is_of_interest() -> None:
 @pytest.mark.parametrize("height", [40, 10])
 def test_a_recent_sentence_is_cut_only_if_the_screen_is_full(height: int) -> None:
     progress = Progress.of(profile("abc", counts={"RUNNING": 1}))
-    reason = "waits until nnimgr's agent on this machine answers"
+    reason = "waits until nnimgr's keeper on this machine answers"
     for name in ("ta", "tb"):
         progress.apply(event("JobWaiting", trialId=name, reason=reason))
     console = Console(file=io.StringIO(), width=50, height=height, force_terminal=False)
@@ -62,7 +62,7 @@ def test_a_recent_sentence_is_cut_only_if_the_screen_is_full(height: int) -> Non
     lines = captured.get().splitlines()
     assert max(map(len, lines)) <= 50
     recent = lines[lines.index("Recent") + 1 :]
-    rest = "    nnimgr's agent on this machine answers"
+    rest = "    nnimgr's keeper on this machine answers"
     tb = ["  Trial tb has no place yet: waits until", rest]
     cut = ["  Trial ta has no place yet: waits until nnimgr's…"]
     ta = ["  Trial ta has no place yet: waits until", rest] if height == 40 else cut

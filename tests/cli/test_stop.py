@@ -118,7 +118,7 @@ def test_of_several_the_newest_is_suggested(server: FakeServer, capsys: pytest.C
 def test_detached_trials_are_listed(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.add("abc").still_running = ["ta", "tb"]
     assert main(["stop", "--detach"]) == 0
-    assert "These trials continue: ta, tb. To adopt them: nnictl resume abc" in capsys.readouterr().out
+    assert "These trials continue: ta, tb. To manage them again: nnictl resume abc" in capsys.readouterr().out
     assert server.requests[-1][2] == {"detach": True}
 
 

@@ -62,8 +62,8 @@ def test_pause_and_resume(server: FakeServer, capsys: pytest.CaptureFixture[str]
     server.add("abc").trials = [trial("ta", 0)]
     assert main(["trial", "pause", "abc", "-T", "ta"]) == 0
     assert capsys.readouterr().out == (
-        "INFO: Trial 0 (ta) is being paused. Later it starts from its last checkpoint, or else "
-        "from the beginning. To continue it: nnictl trial resume abc -T 0\n"
+        "INFO: Trial 0 (ta) is being paused. "
+        "Then it waits until you continue it: nnictl trial resume abc -T 0\n"
     )
     assert main(["trial", "resume", "abc", "-T", "0"]) == 0
     assert capsys.readouterr().out == "INFO: Trial 0 (ta) continues as soon as a slot is free.\n"

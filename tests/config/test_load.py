@@ -237,6 +237,10 @@ def test_a_line_without_a_colon_is_named(faults: Faults) -> None:
         ("goal maximize\na: 1\n", "1:1: not YAML: after the field's name, ':' is missing"),
         ("a: 1\u2028b: 2\x85c: echo: hello\n", "3:8: not YAML: a value that contains ': ' must be in quotes"),
         ("a: 1\rb:c\rd: 2\r", "2:1: not YAML: a space is missing after 'b:'"),
+        (
+            "searchSpace:\n  x: _type: uniform, _value: [0, 1]}\n",
+            "2:11: not YAML: a '{' is missing before the '}' of this line",
+        ),
         ("trialCommand: echo: hello\n", "1:19: not YAML: a value that contains ': ' must be in quotes"),
         ("a: {b: 1\nc: 2\n", "2:2: not YAML: after the '{' in line 1, a ',' or the '}' is missing"),
         ("a: [1, 2\nb: 3\n", "2:2: not YAML: after the '[' in line 1, a ',' or the ']' is missing"),

@@ -132,7 +132,7 @@ async def test_the_end_of_the_service_is_reported(lab: Lab) -> None:
         await until_status(runner, E.DONE)
         while runner.session.closing is None:  # noqa: ASYNC110
             await asyncio.sleep(0)
-        assert runner.now() == "1 of 1 trials; the experiment is ending: its agents leave the machines"
+        assert runner.now() == "1 of 1 trials; the experiment is ending: its keepers leave the machines"
         leaves.set()
     assert lab.service.closed is False
 
@@ -152,7 +152,7 @@ async def test_keepers_of_the_last_server_are_dismissed_beside_the_first_turn(la
     async with lab.runner() as runner:
         await asyncio.wait_for(runner.opened(), LIMIT_S)
         await asyncio.wait_for(opened.wait(), LIMIT_S)
-        assert runner.now() == "1 of 1 trials; the experiment is ending: its agents leave the machines"
+        assert runner.now() == "1 of 1 trials; the experiment is ending: its keepers leave the machines"
         stopping = asyncio.create_task(runner.stop(detach=False))
         await until_status(runner, E.STOPPED)
         assert not stopping.done()
@@ -270,7 +270,7 @@ async def test_requests(lab: Lab) -> None:
         added = await runner.add_trial({"x": 0.5})
         waiting = runner.state.trials[added.trial_id]
         assert (waiting.source, waiting.parameters) == (f.SuggestionSource.CUSTOMIZED, '{"x": 0.5}')
-        with pytest.raises(RequestRefused, match=r"maxTrialNumber \(2\) is reached"):
+        with pytest.raises(RequestRefused, match="limit of maxTrialNumber, 2, is reached; to raise it to 3"):
             await runner.add_trial({"x": 0.5})
         raised = await runner.add_trial({"x": 0.7}, raise_limit=True)
         assert runner.state.trials[raised.trial_id].parameters == '{"x": 0.7}'

@@ -119,7 +119,7 @@ def test_a_keeper_that_was_killed_has_no_room_to_come_back(tmp_path: Path) -> No
         kill(*holders(here.folder / "keeper" / "lock"))
         said = here.saying(NO_SPACE)
         assert (
-            f"the agent on this machine could not be told the server's address: [Errno 28] {NO_SPACE}: "
+            f"the keeper on this machine could not be told the server's address: [Errno 28] {NO_SPACE}: "
             in said
         )
         go.touch()

@@ -79,7 +79,7 @@ def test_a_keeper_that_starts_on_a_read_only_disk(tmp_path: Path) -> None:
             here.server.process.send_signal(signal.SIGCONT)
         said = here.saying(READ_ONLY)
         file = f"{here.folder}/keeper/manager.json.new"
-        failed = "the agent on this machine could not be told the server's address"
+        failed = "the keeper on this machine could not be told the server's address"
         sentence = f"{failed}: [Errno 30] {READ_ONLY}: '{file}'"
         assert sentence in said
         assert f"keeper of exp on this machine: {sentence}" in here.server.said

@@ -149,7 +149,7 @@ def test_the_same_name_attaches_and_continues(
     assert capsys.readouterr().out.startswith(
         "my search has ended already, with 3 trials: nothing was run. For more: trials=6\n"
     )
-    told = r"trials \(2\) is reached; raise it to 4 for this trial with raise_limit=True$"
+    told = r"the limit of trials, 2, is reached; to raise it to 4 for this trial: raise_limit=True$"
     with pytest.raises(nnimgr.Error, match=in_lines(told)):
         run.add({"x": 0})
     again(3)

@@ -125,14 +125,14 @@ class Upkeep:
         try:
             await self._host.write_manager(self._manager(reach))  # fails if the disk is full
         except (OSError, ServiceError) as error:
-            return self._what_for(f"the agent on {name} could not be told the server's address", error)
+            return self._what_for(f"the keeper on {name} could not be told the server's address", error)
         try:
             await self._host.keep()
         except HostGone:
             raise
         except (OSError, ServiceError) as error:
-            return self._what_for(f"nnimgr's agent could not be started on {name}", error)
-        return f"nnimgr's agent on {name} has ended and is being restarted"
+            return self._what_for(f"nnimgr's keeper could not be started on {name}", error)
+        return f"nnimgr's keeper on {name} has ended and is being restarted"
 
     def _what_for(self, failed: str, error: Exception) -> str:
         """Return a sentence for the notice about an error. ``failed`` says what did not work.

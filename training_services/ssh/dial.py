@@ -182,7 +182,7 @@ def _named_key(target: Target, *, has_agent: bool) -> dict[str, Any]:
             raise Unreachable(f"sshPassphrase does not open the key {file}", lasting=True) from error
         if not has_agent:
             raise Unreachable(
-                f"the key {file} is encrypted: give sshPassphrase, or add the key to your agent with ssh-add",
+                f"the key {file} is encrypted: give sshPassphrase, or add the key to ssh-agent: ssh-add",
                 lasting=True,
             ) from error
         return {"client_keys": [str(file)], "ignore_encrypted": True}
@@ -237,7 +237,7 @@ def _denied(target: Target, client: _Client | None, options: dict[str, Any]) -> 
     elif options.get("client_keys", ()) is not None:
         shown.append("the keys in ~/.ssh")
     if options.get("agent_path") and options.get("client_keys", ()) is not None:
-        shown.append("the agent's keys")
+        shown.append("the keys in ssh-agent")
     if target.password is not None:
         shown.append("the password")
     took = dict.fromkeys(client.would_take if client is not None else ())

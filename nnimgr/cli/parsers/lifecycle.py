@@ -133,7 +133,7 @@ def _add_foreground(verb: argparse.ArgumentParser) -> None:
         "-f",
         "--foreground",
         action="store_true",
-        help="show the progress until the experiment is DONE, then close it; Ctrl-C stops it before",
+        help="show the progress until the experiment is DONE, then close it; Ctrl-C stops it earlier",
     )
 
 

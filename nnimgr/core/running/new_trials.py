@@ -86,8 +86,9 @@ class TrialAddition:
             enough = state.counted + self._outstanding + 1
             if self._raise_limit is None:
                 raise BudgetSpent(
-                    f"no trial can be added: maxTrialNumber ({state.limits.max_trial_number}) is reached; "
-                    f'raise it to {enough} for this trial with --raise-limit ("raiseLimit": true in REST)'
+                    f"no trial can be added: the limit of maxTrialNumber, {state.limits.max_trial_number}, "
+                    f"is reached; to raise it to {enough} for this trial: "
+                    '--raise-limit ("raiseLimit": true in REST)'
                 )
             raised = self._raise_limit(enough)(state)
         self.added = wanted

@@ -202,8 +202,8 @@ class ExperimentRunner(TakesRequests):
 
     def now(self) -> str:
         """Return one sentence, without a full stop, about what the experiment is doing."""
-        if self.session.closing is not None or self.session.dismissing:
-            return f"{self.state.reason}; the experiment is ending: its agents leave the machines"
+        if (ending := self.session.ending) is not None:
+            return f"{self.state.reason}; {ending}"
         doing = happening(
             self.state,
             self._clock(),

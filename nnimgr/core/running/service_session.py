@@ -43,6 +43,7 @@ from training_services.base import (
     TrainingService,
     TrialJobSpec,
 )
+from training_services.keepers.names import LOCAL
 
 __all__ = ["Database", "ServiceSession"]
 
@@ -112,6 +113,14 @@ class ServiceSession:
     def dismissing(self) -> bool:
         """Return whether keepers that the last server has left are asked to leave."""
         return self._dismissal is not None
+
+    @property
+    def ending(self) -> str | None:
+        """Return a phrase while keepers are asked to leave, because the experiment has ended; else None."""
+        if self.closing is None and not self.dismissing:
+            return None
+        elsewhere = self._state.keepers.keys() - {LOCAL}
+        return "the experiment is ending" + (": its keepers leave the machines" if elsewhere else "")
 
     @property
     def wanted(self) -> int:

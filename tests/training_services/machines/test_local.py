@@ -156,7 +156,7 @@ async def test_a_waiting_job_can_be_cancelled(platform: LocalPlatform) -> None:
     waits = service.submit_trial_job(job)
     assert (
         isinstance(waits, JobWaiting)
-        and waits.reason == "waits until nnimgr's agent on this machine has started"
+        and waits.reason == "waits until nnimgr's keeper on this machine has started"
     )
     order = service.cancel_trial_job(job.id, grace=timedelta(0))
     assert order is not None and order.cmd_seq is None
@@ -275,8 +275,8 @@ async def test_a_keeper_that_cannot_work_says_why(
     error = (
         f"the keeper has ended; the end of its log: IsADirectoryError: [Errno 21] Is a directory: '{wake}'"
     )
-    start = "waits until nnimgr's agent on this machine has started"
-    await core.waits(job_id, f"{start}: nnimgr's agent could not be started on this machine: {error}")
+    start = "waits until nnimgr's keeper on this machine has started"
+    await core.waits(job_id, f"{start}: nnimgr's keeper could not be started on this machine: {error}")
     wake.rmdir()
     assert (await core.seen(JobEnded, job_id)).exit_code == 0
     await core.close(detach=False)

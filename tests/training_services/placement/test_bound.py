@@ -105,7 +105,7 @@ async def test_a_machine_that_is_away_is_waited_for_and_comes_back(tmp_path: Pat
     fleet.machines["worker-2"].unreachable = "no route to host"
     await fleet.open("worker-1")
     waiting = continues(fleet, "aaaa1", "worker-2")
-    assert reason(fleet, waiting).startswith("waits until nnimgr's agent on worker-2 has started")
+    assert reason(fleet, waiting).startswith("waits until nnimgr's keeper on worker-2 has started")
     assert reason(fleet, waiting).endswith(HAS_IT.replace("worker-1", "worker-2"))
     elsewhere = fleet.core.submit("bbbb2")
     assert fleet.jobs("worker-1") == ["bbbb2"] and is_placed(fleet, elsewhere)

@@ -48,9 +48,9 @@ async def test_the_first_machine_that_is_there_does_not_take_all(tmp_path: Path)
     await fleet.core.seen(JobPlaced, jobs[1])
     assert len(fleet.jobs("worker-1")) == 2
     assert last_reason(fleet, jobs[-1]) == (
-        "waits until nnimgr's agent on worker-2 has started; "
-        "or until nnimgr's agent on worker-3 has started; "
-        "or until nnimgr's agent on worker-4 has started: worker-4 cannot be reached: no route to host; "
+        "waits until nnimgr's keeper on worker-2 has started; "
+        "or until nnimgr's keeper on worker-3 has started; "
+        "or until nnimgr's keeper on worker-4 has started: worker-4 cannot be reached: no route to host; "
         "and 1 more machine is busy or unavailable"
     )
     await fleet.machines["worker-2"].speak(fleet.hub)
@@ -85,7 +85,7 @@ async def test_a_job_that_is_too_large_for_all_is_rejected_once_all_have_spoken(
     fleet = Fleet(tmp_path, FakeMachine("a", cpus=4), FakeMachine("b", cpus=6), trial_cpu_number=8)
     await fleet.open("a")
     (job,) = await submit(fleet, 1)
-    assert last_reason(fleet, job) == "waits until nnimgr's agent on b has started"
+    assert last_reason(fleet, job) == "waits until nnimgr's keeper on b has started"
     await fleet.machines["b"].speak(fleet.hub)
     await fleet.core.until(lambda: not isinstance(fleet.core.of(job)[-1], JobWaiting))
     told = "The trial asks for 8 CPUs, but the largest of its 2 machines, b, has 6."

@@ -92,7 +92,7 @@ async def test_a_key_with_a_passphrase(hosts: Site) -> None:
     assert "sshPassphrase does not open" in await refused(
         target(hosts, machine, key_file=key, passphrase="no")
     )
-    assert "give sshPassphrase, or add the key to your agent" in await refused(
+    assert "give sshPassphrase, or add the key to ssh-agent: ssh-add" in await refused(
         target(hosts, machine, key_file=key)
     )
     missing = target(hosts, machine, key_file=hosts.directory / "none")
