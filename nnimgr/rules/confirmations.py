@@ -55,7 +55,7 @@ def confirm(state: ExperimentState) -> Iterator[f.Suggested]:
     """
     if state.status is not f.ExperimentStatus.DRAINING or state.drain not in _ENDS_OF_SEARCH:
         return
-    if state.searching:
+    if state.searching or state.asks_exhausted:
         return
     for sequence, (leader, seed) in enumerate(missing_runs(state), state.next_sequence):
         yield f.Suggested(

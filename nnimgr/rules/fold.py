@@ -74,7 +74,7 @@ def admits(state: ExperimentState, fact: f.Fact) -> bool:
             machine = state.machines.get(fact.keeper_id)
             return machine is not None and (machine.removing or fact.returns) and not machine.gone
         case f.TunerExhausted():
-            return not state.exhausted
+            return state.asks_again or not state.exhausted
         case f.AlgorithmRecovered():
             return fact.role in state.crashes
     return True

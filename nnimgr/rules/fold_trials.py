@@ -102,7 +102,7 @@ def _moved(state: ExperimentState, fact: f.ExperimentMoved, r: f.Recorded) -> No
             state.active_since = r.at
         return
     if not ended_before:  # else only the limit in the reason has changed
-        state.ended_at = r.at
+        state.ended_at, state.asks_again = r.at, False
     if state.active_since is not None:
         state.active += r.at - state.active_since
         state.active_since = None
@@ -181,7 +181,7 @@ def _suggested(state: ExperimentState, fact: f.Suggested, r: f.Recorded) -> None
 
 @EXPERIMENT_STEPS.of(f.TunerExhausted)
 def _exhausted(state: ExperimentState, fact: f.TunerExhausted, r: f.Recorded) -> None:
-    state.exhausted = True
+    state.exhausted, state.asks_again = True, False
 
 
 def _aim(
@@ -313,6 +313,7 @@ def _ended(state: ExperimentState, fact: f.TrialEnded, r: f.Recorded) -> None:
         if fact.status is f.TrialStatus.SYS_CANCELED:
             count_canceled(state, trial)
         return
+    state.asks_again = True  # a tuner may have more parameter sets after a result
     if fact.untried:
         state.exhausted = False  # the tuner can give this parameter set again
     if fact.status is f.TrialStatus.SYS_CANCELED and trial.target is f.StopKind.CUT:

@@ -206,7 +206,7 @@ def _commands(state: ExperimentState, now: datetime, ahead: int, wanted_jobs: in
             free -= 1
             waiting -= 1
             yield SubmitJob(trial_id=trial_id, job_id=job_id_of(state.id, trial_id, trial.attempt))
-    if state.status is f.ExperimentStatus.RUNNING:
+    if state.status is f.ExperimentStatus.RUNNING or state.asks_exhausted:
         wanted = max(0, free) + ahead - waiting
         if state.budget is not None:
             wanted = min(wanted, state.budget)

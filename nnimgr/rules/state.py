@@ -136,7 +136,8 @@ class ExperimentState:
     opened_at: datetime | None = None  # time when the current runner opened the experiment
     next_sequence: int = 0
     next_parameter_id: int = 0
-    exhausted: bool = False
+    exhausted: bool = False  # the tuner had no more parameter sets when it was last asked
+    asks_again: bool = False  # a trial has ended since then, so the tuner is asked again
     space_number: int = 0  # number of the last fact that replaced the search space
     tuner_number: int = 0  # number of the last fact that replaced the tuner
     stop_requested: bool = False
@@ -270,6 +271,11 @@ class ExperimentState:
         """
         limit = self.limits.max_trial_number
         return None if limit is None else max(0, limit - self.counted)
+
+    @property
+    def asks_exhausted(self) -> bool:
+        """Return whether the tuner, which had no more parameter sets, is asked again."""
+        return self.drain is DrainReason.TUNER and self.asks_again
 
     @property
     def open_jobs(self) -> int:

@@ -151,6 +151,8 @@ def test_the_end_of_the_tuner_ends_the_search_too() -> None:
     life.take(f.TunerExhausted())
     succeed(life, 0, 0.5)
     assert (life.state.status, life.state.drain) == (E.DRAINING, f.DrainReason.TUNER)
+    assert created(life) == []  # the tuner is asked again after the last result
+    life.take(f.TunerExhausted())
     assert len(created(life)) == 1
 
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from nnimgr.rules import facts as f
+from nnimgr.rules.commands import AskTuner
+from nnimgr.rules.plan import plan
 from tests.rules.driver import Life
 
 S = f.TrialStatus
@@ -100,8 +102,23 @@ def test_an_exhausted_tuner_ends_in_done() -> None:
     life.take(f.TunerExhausted())
     assert (life.state.status, life.state.drain) == (E.DRAINING, f.DrainReason.TUNER)
     life.end(0)
+    assert life.state.status is E.DRAINING  # it is asked again after each end of a trial
+    life.take(f.TunerExhausted())
     assert life.state.status is E.DONE
     assert life.state.reason == "the tuner has no more parameter sets"
+
+
+def test_a_tuner_may_have_more_parameter_sets_after_the_end_of_a_trial() -> None:
+    life = Life(trial_concurrency=2, tuner=False)
+    life.take(life.suggestion(), f.TunerExhausted())
+    assert not any(isinstance(command, AskTuner) for command in plan(life.state, life.now).commands)
+    life.end(0)
+    assert AskTuner(count=2, urgent=True) in plan(life.state, life.now).commands
+    life.take(life.suggestion())
+    assert life.state.status is E.RUNNING
+    life.end(1)
+    life.take(f.TunerExhausted())
+    assert life.state.status is E.DONE
 
 
 def test_a_tuner_that_thinks_again_is_not_exhausted() -> None:
@@ -215,4 +232,5 @@ def test_a_trial_added_when_the_tuner_has_no_more_is_run() -> None:
     assert life.state.status is E.DRAINING
     life.start(0)
     life.end(0)
+    life.take(f.TunerExhausted())
     assert life.state.status is E.DONE
