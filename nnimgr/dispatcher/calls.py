@@ -56,6 +56,8 @@ class Calls:
                 return run()
             with self.channel.calling(call, meanwhile=meanwhile):
                 return run()
+        except Doomed:
+            raise
         except Exception as error:
             sentence = f"the {self._role}'s {call} raised {_named(error)}"
             return Failed(call=call, sentence=sentence, traceback=_shown(error), trial_id=trial_id)

@@ -306,9 +306,6 @@ class TunerHost:
         if is_deep(parameters):
             raise ValueError(f"parameter set {parameter_id} is nested too deeply")
         state = self._dumped() if self._abilities.dumps_state else None
-        if isinstance(state, Failed):
-            self._calls.complain(state)
-            return
         self._feed.suggested(parameter_id, parameters)
         trial_id = self._open.pop(parameter_id, None)
         if trial_id is not None:
@@ -318,9 +315,11 @@ class TunerHost:
             Suggestion(parameter_id=parameter_id, parameters=text, fed_to=fed_to, state=state, reuse=reuse)
         )
 
-    def _dumped(self) -> str | Failed:
-        """Return the tuner's state as JSON, or what to tell the server if the tuner cannot say it."""
-        return self._calls.attempt(
+    def _dumped(self) -> str:
+        """Return the tuner's state as JSON. Raise Doomed if the tuner cannot say it, because without a state
+        it would give the same sets again after a restart.
+        """
+        return self._calls.must(
             "dump_state", lambda: json_text(self._tuner.dump_state(), "the result of dump_state")
         )
 

@@ -110,9 +110,10 @@ async def test_a_tuner_that_cannot_say_its_state_is_blamed_for_that(host: Host, 
     tuner = await host(code=recorder(broken), database=str(make_past().path))
     tuner.ask(0, fed_to=0)
     failed = await tuner.expect(m.Failed)
-    assert (failed.call, failed.sentence) == (
+    assert (failed.call, failed.sentence, failed.fatal) == (
         "dump_state",
         "the tuner's dump_state raised ValueError: no state",
+        True,
     )
 
 
