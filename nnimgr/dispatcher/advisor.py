@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,6 +41,9 @@ class AdvisorTuner(Tuner):
         self._initialized = False
         self._requested: set[int] = set()  # ids for which the advisor was asked for a trial
         self._ready: deque[_Sent] = deque()
+        self._lock = threading.Lock()  # of the two fields before, for advisors with threads of their own
+        self._host = threading.get_ident()
+        self._give: Callable[[int, Any], None] = _nobody  # gives a set for an id to the host
         self._running: dict[int, _Sent] = {}  # sets that were handed out, until their trials end
         self._no_more = False  # True: the advisor has reported that no set follows its last set
         connect(self._take)
@@ -51,31 +55,41 @@ class AdvisorTuner(Tuner):
         handle = self._advisor.handle_initialize if first else self._advisor.handle_update_search_space
         handle(search_space)
 
-    def generate_multiple_parameters(self, parameter_id_list: list[int], **_: Any) -> list[Any]:
+    def generate_multiple_parameters(
+        self, parameter_id_list: list[int], *, st_callback: Callable[[int, Any], None], **_: Any
+    ) -> list[Any]:
         """Return the sets that the advisor has now, for the first ids; none if it waits for results.
 
-        Raise NoMoreTrialError if the advisor has no more sets and none of its trials is running.
+        ``st_callback``: takes sets that a thread of the advisor creates later. Raise NoMoreTrialError if the
+        advisor has no more sets and none of its trials is running.
         """
+        self._give = st_callback
         for parameter_id in parameter_id_list:
             if (
                 refused := self._running.pop(parameter_id, None)
             ) is not None:  # the server asks for this set again
                 self._end(refused, trial_id="", status="SYS_CANCELED")
-        if new := set(parameter_id_list) - self._requested:
+        with self._lock:
+            new = set(parameter_id_list) - self._requested
             self._requested |= new
+        if new:
             self._advisor.handle_request_trial_jobs(len(new))
         given = []
-        for parameter_id in parameter_id_list[: len(self._ready)]:
-            sent = self._running[parameter_id] = self._ready.popleft()
-            self._requested.discard(parameter_id)
-            given.append(sent.parameters)
+        with self._lock:
+            wanted = [each for each in parameter_id_list if each in self._requested]
+            for parameter_id in wanted[: len(self._ready)]:
+                sent = self._running[parameter_id] = self._ready.popleft()
+                self._requested.discard(parameter_id)
+                given.append(sent.parameters)
         if not given and self._no_more and not self._running:
             self._requested -= set(parameter_id_list)
             raise NoMoreTrialError
         return given
 
     def why_waiting(self) -> str:
-        return "the advisor waits for the results of trials"
+        if self._running:
+            return "the advisor waits for the results of trials"
+        return "the advisor has not created a trial yet"
 
     def receive_trial_result(
         self, parameter_id: int, parameters: Any, value: Any, *, trial_job_id: str = "", **_: Any
@@ -119,8 +133,8 @@ class AdvisorTuner(Tuner):
         """Execute a command from the advisor. Raise ValueError if an advisor cannot send this command."""
         match command:
             case CommandType.NewTrialJob:
-                self._ready.append(_sent(data))
                 self._no_more = False
+                self._created(_sent(data))
             case CommandType.NoMoreTrialJobs:
                 self._no_more = True
             case CommandType.KillTrialJob:
@@ -131,6 +145,24 @@ class AdvisorTuner(Tuner):
                 pass
             case _:
                 raise ValueError(f"an advisor cannot send {command.name} here; it can send {_POSSIBLE}")
+
+    def _created(self, sent: _Sent) -> None:
+        """Keep a set until the host asks for sets. If a thread of the advisor has created it, give it to the
+        host at once.
+        """
+        with self._lock:
+            if threading.get_ident() == self._host or not self._requested:
+                self._ready.append(sent)
+                return
+            # The last id, because a call that is going on gives its sets to the first ids.
+            parameter_id = max(self._requested)
+            self._requested.discard(parameter_id)
+            self._running[parameter_id] = sent
+        self._give(parameter_id, sent.parameters)
+
+
+def _nobody(parameter_id: int, parameters: Any) -> None:
+    pass
 
 
 _POSSIBLE = "NewTrialJob, NoMoreTrialJobs, KillTrialJob and Initialized"

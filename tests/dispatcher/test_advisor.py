@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -108,6 +111,39 @@ async def test_it_has_no_more_when_nothing_runs_that_could_change_that(host: Hos
     assert not (await advisor.expect(m.Answered)).exhausted
     advisor.send(end(5, 0, "0.5"))
     assert await advisor.expect(m.Answered) == m.Answered(missing=(1,), exhausted=True, fed_to=5)
+
+
+async def test_a_thread_of_its_own_creates_trials_at_any_time(host: Host, tmp_path: Path) -> None:
+    code = """
+        import json, threading
+        from nni.runtime.msg_dispatcher_base import MsgDispatcherBase
+        from nni.runtime.protocol import CommandType, send
+
+        class Mine(MsgDispatcherBase):
+            def __init__(self, pipe):
+                super().__init__()
+                self.pipe, self.made = pipe, 0
+            def make(self, count):
+                with open(self.pipe) as pipe:
+                    pipe.read()
+                for _ in range(count):
+                    send(CommandType.NewTrialJob, json.dumps({"parameter_id": self.made, "parameters": {}}))
+                    self.made += 1
+            def handle_request_trial_jobs(self, data):
+                threading.Thread(target=self.make, args=(data,)).start()
+            def handle_initialize(self, data):
+                self.send(CommandType.Initialized, "")
+            def handle_update_search_space(self, data): pass
+            handle_import_data = handle_report_metric_data = handle_trial_end = handle_update_search_space
+    """
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    advisor = await host(code=code, class_args={"pipe": str(pipe)})
+    advisor.ask(0, 1)
+    owing = await advisor.expect(m.Answered)
+    assert (owing.missing, owing.why) == ((0, 1), "the advisor has not created a trial yet")
+    await asyncio.to_thread(pipe.write_text, "go")
+    assert await advisor.suggestions(2) == ["{}", "{}"]
 
 
 @pytest.mark.parametrize("dropped", [False, True])
