@@ -194,7 +194,7 @@ class Progress:
                 return f"The {fields['role']} failed in {fields['call']}: {fields['sentence']}"
             case "KeeperSilent":
                 return str(fields["reason"])
-            case "TunerExhausted":
+            case "TunerExhausted" if self.status != "DRAINING":  # else it was asked again
                 return "The tuner has no more parameter sets."
             case _:
                 return self._fold_job(kind, fields)
