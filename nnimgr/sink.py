@@ -104,12 +104,16 @@ class TrialRestarted(_OfTrial):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialEnded(_OfTrial):
-    """``result``: the final result, or None. ``value``: the number that counts in it, or None."""
+    """``result``: the final result, or None. ``value``: the number that counts in it, or None.
+
+    ``parameters``: the parameter set that has this result, if the trial had several; else None.
+    """
 
     status: str
     reason: str
     value: float | None
     result: Any
+    parameters: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,15 +128,22 @@ class ExperimentMoved(Event):
 class Experiment:
     """What a sink knows of its experiment.
 
+    ``created_at``: an experiment that is deleted, and created again with the same id, has another time here.
     ``directory``: folder that the sink may write to, if its arguments name no other place. ``curve``:
     function that returns the intermediate results of a trial that count now: (step, time, value, result).
     """
 
     id: str
+    created_at: datetime
     name: str
     directory: Path
     search_space: Mapping[str, Any]
     curve: Callable[[str], Sequence[tuple[int, datetime, float | None, Any]]] = field(repr=False)
+
+    @property
+    def key(self) -> str:
+        """Text that no other experiment has: its id and the time of its creation."""
+        return f"{self.id}.{self.created_at:%Y%m%dT%H%M%S%f}"
 
 
 class Sink(ABC):

@@ -28,13 +28,13 @@ class TableSink(Sink):
         self.path = path
 
     def open(self, experiment: Experiment) -> int:
-        self.id = experiment.id
+        self.key = experiment.key  # differs from that of a deleted experiment with the same id
         try:
             self.database = sqlite3.connect(self.path)
             self.database.executescript(TABLES)
         except sqlite3.Error as error:
             raise SinkError(f"{self.path} cannot be used: {error}") from error
-        row = self.database.execute("SELECT number FROM cursor WHERE experiment = ?", [self.id]).fetchone()
+        row = self.database.execute("SELECT number FROM cursor WHERE experiment = ?", [self.key]).fetchone()
         return 0 if row is None else int(row[0])
 
     def write(self, events: Sequence[Event]) -> None:
@@ -42,15 +42,15 @@ class TableSink(Sink):
             for event in events:
                 match event:
                     case Reported():
-                        report = (self.id, event.trial, event.step, event.value)
+                        report = (self.key, event.trial, event.step, event.value)
                         table.execute("INSERT INTO reports VALUES (?, ?, ?, ?)", report)
                     case TrialRestarted():
-                        undone = (self.id, event.trial, event.step)
+                        undone = (self.key, event.trial, event.step)
                         table.execute(DELETE, undone)
                     case TrialEnded():
-                        end = (self.id, event.trial, event.status, event.value)
+                        end = (self.key, event.trial, event.status, event.value)
                         table.execute("INSERT INTO trials VALUES (?, ?, ?, ?)", end)
-            table.execute("INSERT OR REPLACE INTO cursor VALUES (?, ?)", (self.id, events[-1].number))
+            table.execute("INSERT OR REPLACE INTO cursor VALUES (?, ?)", (self.key, events[-1].number))
 
     def close(self) -> None:
         self.database.close()

@@ -59,7 +59,8 @@ def keep_references(reading: Reading, fields: Mapping[str, Any]) -> None:
 
 
 def check_sinks(reading: Reading, sinks: Sequence[SinkConfig] | None) -> None:
-    """Report unknown sinks, arguments and folders, and libraries that are missing."""
+    """Report unknown sinks, arguments and folders, folders of two sinks, and libraries that are missing."""
+    taken: dict[Path, int] = {}
     for index, sink in enumerate(sinks or ()):
         at = ("sinks", index)
         if sink.name is None:
@@ -82,9 +83,15 @@ def check_sinks(reading: Reading, sinks: Sequence[SinkConfig] | None) -> None:
             elif not isinstance(value, str):
                 reading.fault((*at, "classArgs", argument), f"must be text, not {value!r}")
         directory = (sink.class_args or {}).get("directory")
-        if reading.base is not None and isinstance(directory, str) and (owner := owner_of(Path(directory))):
-            sentence = f"the directory {directory} has the events of experiment {owner}: name another one"
-            reading.fault((*at, "classArgs", "directory"), sentence)
+        if isinstance(directory, str):
+            first = taken.setdefault(Path(directory).absolute(), index)
+            fault = None
+            if reading.base is not None and (owner := owner_of(Path(directory))):
+                fault = f"has the events of experiment {owner}: name another one"
+            elif first != index:
+                fault = f"is that of sinks[{first}]: each sink needs its own"
+            if fault is not None:
+                reading.fault((*at, "classArgs", "directory"), f"the directory {directory} {fault}")
         # Without a base directory, a server checks the configuration, whose Python need not have the library.
         if reading.base is not None and (lacks := fault_of(known.modules)) is not None:
             reading.fault((*at, "name"), f"the sink {sink.name} {lacks}")

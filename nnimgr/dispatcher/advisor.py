@@ -27,6 +27,10 @@ class _Sent:
     parameters: Any
 
 
+def _nobody(parameter_id: int, parameters: Any) -> None:
+    pass
+
+
 class AdvisorTuner(Tuner):
     """Tuner that passes its calls to an advisor as commands, and returns the trials that the advisor creates.
 
@@ -56,7 +60,7 @@ class AdvisorTuner(Tuner):
         handle(search_space)
 
     def generate_multiple_parameters(
-        self, parameter_id_list: list[int], *, st_callback: Callable[[int, Any], None], **_: Any
+        self, parameter_id_list: list[int], *, st_callback: Callable[[int, Any], None] = _nobody, **_: Any
     ) -> list[Any]:
         """Return the sets that the advisor has now, for the first ids; none if it waits for results.
 
@@ -159,10 +163,6 @@ class AdvisorTuner(Tuner):
             self._requested.discard(parameter_id)
             self._running[parameter_id] = sent
         self._give(parameter_id, sent.parameters)
-
-
-def _nobody(parameter_id: int, parameters: Any) -> None:
-    pass
 
 
 _POSSIBLE = "NewTrialJob, NoMoreTrialJobs, KillTrialJob and Initialized"

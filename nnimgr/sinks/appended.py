@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nnimgr.sink import SinkError
+from nnimgr.sink import Experiment, SinkError
 
 __all__ = ["AppendedFiles", "owner_of"]
 
@@ -22,17 +22,21 @@ CURSOR = "cursor.json"
 
 
 class AppendedFiles:
-    """Files of one experiment in a folder. The methods raise SinkError or OSError."""
+    """Files of one experiment in a folder. The methods raise SinkError or OSError.
 
-    def __init__(self, folder: Path, experiment_id: str) -> None:
+    ``sink``: name of the sink that writes them, because each needs a folder of its own.
+    """
+
+    def __init__(self, folder: Path, experiment: Experiment, *, sink: str) -> None:
         self.folder = folder
-        self._id = experiment_id
+        self._owner = {"experiment": experiment.id, "key": experiment.key, "sink": sink}
         self._number = 0
 
     def open(self) -> int:
         """Cut off what an unfinished batch has left, and return the number of the last event."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        cursor = _read_cursor(self.folder, self._id)
+        cursor = _read_cursor(self.folder)
+        self._check_owner(cursor)
         for name, part in cursor.get("replaced", {}).items():
             if (self.folder / part).exists():
                 (self.folder / part).replace(self.folder / name)
@@ -48,6 +52,24 @@ class AppendedFiles:
                 os.truncate(self.folder / name, size)
         self._number = int(cursor.get("number", 0))
         return self._number
+
+    def _check_owner(self, cursor: Mapping[str, Any]) -> None:
+        """Raise SinkError if the files are those of another experiment or sink.
+
+        Earlier versions have noted only the experiment's id.
+        """
+        there = {**self._owner, **cursor}
+        if there["experiment"] != self._owner["experiment"]:
+            found = f"the events of experiment {there['experiment']}, and each experiment"
+        elif there["key"] != self._owner["key"]:
+            found = f"the events of an earlier experiment {there['experiment']}, and each experiment"
+        elif there["sink"] != self._owner["sink"]:
+            found = f"the files of the sink {there['sink']}, and each sink"
+        else:
+            return
+        raise SinkError(
+            f"the directory {self.folder} has {found} needs a directory of its own (classArgs.directory)"
+        )
 
     def size(self, name: str) -> int:
         """Return the size of a file; 0 if there is none."""
@@ -79,7 +101,7 @@ class AppendedFiles:
     def _write_cursor(self, cursor: Mapping[str, Any]) -> None:
         """Replace the cursor file, so that the new one survives power loss."""
         fresh = self.folder / f"{CURSOR}.part"
-        _write(fresh, "wb", [json.dumps({"experiment": self._id, **cursor}).encode()])
+        _write(fresh, "wb", [json.dumps({**self._owner, **cursor}).encode()])
         fresh.replace(self.folder / CURSOR)
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -96,23 +118,16 @@ def owner_of(folder: Path) -> str | None:
         return None
 
 
-def _read_cursor(folder: Path, experiment_id: str) -> dict[str, Any]:
-    """Return the content of the cursor file; {} if there is none. Raise SinkError if it is of another
-    experiment, or damaged.
-    """
+def _read_cursor(folder: Path) -> dict[str, Any]:
+    """Return the content of the cursor file; {} if there is none. Raise SinkError if it is damaged."""
     path = folder / CURSOR
     try:
         cursor = json.loads(path.read_text(encoding="utf-8"))
-        owner = cursor["experiment"]
+        cursor["experiment"]
     except FileNotFoundError:
         return {}
     except (ValueError, KeyError, TypeError) as error:
         raise SinkError(f"{path} is damaged: remove {folder} to have everything written again") from error
-    if owner != experiment_id:
-        raise SinkError(
-            f"the directory {folder} has the events of experiment {owner}, and each experiment needs a "
-            "directory of its own (classArgs.directory)"
-        )
     assert isinstance(cursor, dict)
     return cursor
 

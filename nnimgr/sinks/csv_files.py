@@ -48,7 +48,7 @@ class CsvSink(Sink):
 
     def open(self, experiment: Experiment) -> int:
         folder = Path(self._directory) if self._directory else experiment.directory
-        self._files = AppendedFiles(folder, experiment.id)
+        self._files = AppendedFiles(folder, experiment, sink="csv")
         number = self._files.open()
         if number == 0:
             self._names = list(experiment.search_space)
@@ -61,11 +61,16 @@ class CsvSink(Sink):
         return number
 
     def write(self, events: Sequence[Event]) -> None:
+        before = len(self._names)
         trials, metrics, dropped = self._rows(events)
-        if not self._files.size(TRIALS):
-            trials.insert(0, [*self._columns, *(_PREFIX + name for name in self._names)])
-        appended: dict[str, Iterable[bytes]] = {TRIALS: [_lines(trials)]}
+        appended: dict[str, Iterable[bytes]] = {}
         replaced: dict[str, Iterable[bytes]] = {_OPEN: [as_json(self._live).encode()]}
+        if not self._files.size(TRIALS):
+            appended[TRIALS] = [_lines([self._header(), *self._filled(trials)])]
+        elif len(self._names) == before:
+            appended[TRIALS] = [_lines(trials)]
+        else:
+            replaced[TRIALS] = self._widened(trials)
         if dropped and self._files.size(METRICS):
             replaced[METRICS] = self._kept(dropped, metrics)
         else:
@@ -104,7 +109,10 @@ class CsvSink(Sink):
 
     def _ended(self, event: TrialEnded, known: Mapping[str, Any]) -> list[Any]:
         given = known.get("given")
+        if event.parameters is not None:
+            given = event.parameters
         cells = given if isinstance(given, dict) else {}
+        self._names += [name for name in cells if name not in self._names]
         own = {
             "number": event.trial,
             "id": event.trial_id,
@@ -119,6 +127,24 @@ class CsvSink(Sink):
         }
         named = [own.get(name) for name in self._columns]
         return [*named, *(_cell(cells.get(name)) for name in self._names)]
+
+    def _header(self) -> list[str]:
+        return [*self._columns, *(_PREFIX + name for name in self._names)]
+
+    def _filled(self, rows: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+        """Yield rows that were made before all names of parameters were known, in full length."""
+        length = len(self._columns) + len(self._names)
+        return ([*row, *[None] * (length - len(row))] for row in rows)
+
+    def _widened(self, rows: Sequence[Sequence[Any]]) -> Iterator[bytes]:
+        """Yield the content of the file of trials with columns for new parameters, and with the new rows."""
+        yield _lines([self._header()])
+        with (self._files.folder / TRIALS).open(encoding="utf-8", newline="") as file:
+            lines = csv.reader(file)
+            next(lines, None)
+            for line in lines:
+                yield _lines(self._filled([line]))
+        yield _lines(self._filled(rows))
 
     def _kept(self, dropped: Mapping[int, int], rows: Sequence[Sequence[Any]]) -> Iterator[bytes]:
         """Yield the content of the file of metrics without the dropped rows, and with the new ones."""

@@ -28,7 +28,7 @@ class JsonLinesSink(Sink):
 
     def open(self, experiment: Experiment) -> int:
         folder = Path(self._directory) if self._directory else experiment.directory
-        self._files = AppendedFiles(folder, experiment.id)
+        self._files = AppendedFiles(folder, experiment, sink="jsonl")
         return self._files.open()
 
     def write(self, events: Sequence[Event]) -> None:

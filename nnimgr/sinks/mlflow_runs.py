@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -19,11 +20,14 @@ from nnimgr.sink import (
     TrialStarted,
     as_json,
 )
+from nnimgr.sinks.numbers import numbers_of
 
 __all__ = ["MlflowSink"]
 
 _TRIAL = "nnimgr.trial"  # tag of a run: the trial's name
 _NUMBER = "nnimgr.number"  # tag of the experiment: number of the last event that is logged
+_ODD = re.compile(r"[^\w.\- /]")
+_MOST_NAME = 250  # MLflow's limit for a name
 _MOST_TEXT = 6000  # MLflow's limit for the text of a parameter
 _STATUSES = {"SUCCEEDED": "FINISHED", "FAILED": "FAILED"}
 
@@ -51,6 +55,11 @@ class MlflowSink(Sink):
         self._client, self._experiment = MlflowClient(tracking_uri=self._uri), experiment
         name = self._name or " ".join(filter(None, (experiment.name, experiment.id)))
         found = self._client.get_experiment_by_name(name)
+        if found is not None and found.lifecycle_stage == "deleted":
+            raise SinkError(
+                f"the experiment {name!r} was deleted in MLflow: restore it there, or name another one "
+                "(classArgs.experimentName)"
+            )
         self._there = self._client.create_experiment(name) if found is None else found.experiment_id
         tags = {} if found is None else found.tags
         return int(tags.get(self._cursor, 0))
@@ -58,7 +67,7 @@ class MlflowSink(Sink):
     @property
     def _cursor(self) -> str:
         """Tag of the experiment in MLflow, which may have the trials of several experiments."""
-        return f"{_NUMBER}.{self._experiment.id}"
+        return f"{_NUMBER}.{self._experiment.key}"
 
     def write(self, events: Sequence[Event]) -> None:
         from mlflow.entities import Metric
@@ -76,15 +85,19 @@ class MlflowSink(Sink):
                         points.setdefault(event.name, []).append(point)
                 case TrialRestarted():
                     points.pop(event.name, None)
-                    self._restart(event)
+                    self._renew(event, event.parameters, before_step=event.step)
                 case TrialEnded():
-                    self._log(event.name, points.pop(event.name, []))
+                    if event.parameters is None:
+                        self._log(event.name, points.pop(event.name, []))
+                    else:  # the run has those of the trial's first set
+                        points.pop(event.name, None)
+                        self._renew(event, event.parameters)
                     self._end(event)
         for name, found in points.items():
             self._log(name, found)
         self._client.set_experiment_tag(self._there, self._cursor, str(events[-1].number))
 
-    def _create(self, event: TrialCreated | TrialRestarted, parameters: Any) -> None:
+    def _create(self, event: TrialCreated | TrialRestarted | TrialEnded, parameters: Any) -> None:
         from mlflow.entities import Param
 
         run = self._run(event.name)
@@ -97,15 +110,19 @@ class MlflowSink(Sink):
             )
             run = self._runs[event.name] = created.info.run_id
         cells = parameters if isinstance(parameters, dict) else {"parameters": parameters}
-        texts = {str(name): v if isinstance(v, str) else as_json(v) for name, v in cells.items()}
+        texts = {_valid(str(name)): v if isinstance(v, str) else as_json(v) for name, v in cells.items()}
         self._client.log_batch(run, params=[Param(name, text[:_MOST_TEXT]) for name, text in texts.items()])
 
-    def _restart(self, event: TrialRestarted) -> None:
-        """Replace the trial's run by one with the points that still count."""
+    def _renew(
+        self, event: TrialRestarted | TrialEnded, parameters: Any, *, before_step: int | None = None
+    ) -> None:
+        """Replace the trial's run by one with these parameters and the points that count.
+
+        ``parameters``: None: those of the run. ``before_step``: only points with lower steps count.
+        """
         from mlflow.entities import Metric
 
         before = self._run(event.name)
-        parameters = event.parameters
         if before is not None:
             if parameters is None:
                 parameters = self._client.get_run(before).data.params
@@ -115,7 +132,7 @@ class MlflowSink(Sink):
         points = [
             Metric(name, number, _milliseconds(at), step)
             for step, at, value, result in self._experiment.curve(event.trial_id)
-            if step < event.step
+            if before_step is None or step < before_step
             for name, number in _numbers("value", value, result).items()
         ]
         self._log(event.name, points)
@@ -146,17 +163,20 @@ class MlflowSink(Sink):
         return self._runs[name]
 
     def _tag(self, name: str) -> str:
-        return f"{self._experiment.id}/{name}"
+        return f"{self._experiment.key}/{name}"
 
 
 def _numbers(tag: str, value: float | None, result: Any) -> dict[str, float]:
     """Return the numbers of a result by the names of metrics. The number that counts has the name ``tag``."""
-    found = {} if value is None else {tag: value}
-    if isinstance(result, dict):
-        prefix = "" if tag == "value" else f"{tag}/"
-        numbers = {prefix + name: float(n) for name, n in result.items() if type(n) in (int, float)}
-        found = {**numbers, **found}
-    return found
+    prefix = "" if tag == "value" else f"{tag}/"
+    more = {_valid(prefix + name): number for name, number in numbers_of(result).items()}
+    return more if value is None else {**more, tag: value}
+
+
+def _valid(name: str) -> str:
+    """Return a name that MLflow accepts: it has other characters and parts replaced by "_"."""
+    parts = _ODD.sub("_", name).split("/")
+    return "/".join("_" if part in ("", ".", "..") else part for part in parts)[:_MOST_NAME]
 
 
 def _milliseconds(at: datetime) -> int:

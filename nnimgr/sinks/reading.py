@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ class EventSource:
     def __init__(self, database: str, experiment_id: str) -> None:
         self._reader = EventReader(database, experiment_id)
         self._id = experiment_id
+        self._is_multi_phase = False
 
     def close(self) -> None:
         self._reader.close()
@@ -40,17 +42,19 @@ class EventSource:
     @property
     def last_number(self) -> int:
         """Number of the last fact in the database."""
-        return self._reader.experiment()[2]
+        return self._reader.experiment().last_number
 
     def experiment(self, directory: Path) -> Experiment:
         """Return what the sink may know of the experiment. ``directory``: folder for the sink."""
-        config_text, space, _ = self._reader.experiment()
-        config = json.loads(config_text)
+        found = self._reader.experiment()
+        config = json.loads(found.config)
+        self._is_multi_phase = bool(config.get("multiPhase"))
         return Experiment(
             id=self._id,
+            created_at=_time(found.created_at),
             name=str(config.get("experimentName") or ""),
             directory=directory,
-            search_space=json.loads(space),
+            search_space=json.loads(found.search_space),
             curve=self._curve,
         )
 
@@ -60,7 +64,14 @@ class EventSource:
             after = rows[-1].number
             trials = self._reader.trials(list({trial_id for row in rows if (trial_id := _trial_of(row))}))
             if events := [event for row in rows if (event := _event(row, trials)) is not None]:
-                yield events
+                yield list(map(self._with_parameters, events)) if self._is_multi_phase else events
+
+    def _with_parameters(self, event: Event) -> Event:
+        """Return the end of a trial with the parameter set that has its result; other events as they are."""
+        if not isinstance(event, TrialEnded):
+            return event
+        text = self._reader.set_of_result(event.trial_id)
+        return event if text is None else replace(event, parameters=json.loads(text))
 
     def _curve(self, trial_id: str) -> Sequence[tuple[int, datetime, float | None, Any]]:
         rows = self._reader.curve(trial_id)

@@ -19,6 +19,7 @@ from nnimgr.sink import (
     as_json,
 )
 from nnimgr.sinks.appended import AppendedFiles
+from nnimgr.sinks.numbers import numbers_of
 
 __all__ = ["TensorBoardSink"]
 
@@ -43,7 +44,7 @@ class TensorBoardSink(Sink):
         except ImportError as error:
             raise SinkError(f"tensorboard is needed and cannot be imported: {error}") from error
         folder = Path(self._directory) if self._directory else experiment.directory
-        self._files = AppendedFiles(folder, experiment.id)
+        self._files = AppendedFiles(folder, experiment, sink="tensorboard")
         return self._files.open()
 
     def write(self, events: Sequence[Event]) -> None:
@@ -99,12 +100,9 @@ def _scalars(event: Event, step: int, tag: str, value: float | None, result: Any
     """Return a record with the number that counts, and with each other number of the result."""
     from tensorboard.compat.proto.summary_pb2 import Summary
 
-    numbers = {} if value is None else {tag: value}
-    if isinstance(result, dict):
-        prefix = "" if tag == "value" else f"{tag}/"
-        for name, number in result.items():
-            if type(number) in (int, float) and name not in _OWN:
-                numbers[prefix + name] = float(number)
+    prefix = "" if tag == "value" else f"{tag}/"
+    more = {prefix + name: number for name, number in numbers_of(result).items() if name not in _OWN}
+    numbers = more if value is None else {tag: value, **more}
     values = [Summary.Value(tag=name, simple_value=number) for name, number in numbers.items()]
     return [_record(event, step=step, summary=Summary(value=values))] if values else []
 

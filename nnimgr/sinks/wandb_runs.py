@@ -40,7 +40,7 @@ class WandbSink(Sink):
             raise SinkError(f"wandb is needed and cannot be imported: {error}") from error
         self._experiment = experiment
         self._folder = Path(self._directory) if self._directory else experiment.directory
-        self._files = AppendedFiles(self._folder, experiment.id)
+        self._files = AppendedFiles(self._folder, experiment, sink="wandb")
         number = self._files.open()
         if self._files.size(_PARAMETERS):
             self._parameters = json.loads((self._folder / _PARAMETERS).read_text(encoding="utf-8"))
@@ -67,6 +67,8 @@ class WandbSink(Sink):
         for unfinished in (self._folder / "wandb").glob(f"offline-run-*-{run_id}"):
             shutil.rmtree(unfinished, ignore_errors=True)
         began, parameters = self._parameters[event.trial_id]
+        if event.parameters is not None:
+            parameters = event.parameters
         run = wandb.init(
             mode="offline",
             id=run_id,

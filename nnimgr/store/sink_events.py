@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
-__all__ = ["CurveRow", "EventReader", "EventRow", "TrialRow"]
+__all__ = ["CurveRow", "EventReader", "EventRow", "ExperimentRow", "TrialRow"]
 
 _EVENTS = """
 SELECT * FROM (
@@ -38,7 +38,18 @@ WHERE experiment_id = :id AND trial_id = :trial AND type = 'PERIODICAL'
 AND attempt = (SELECT attempt FROM trials WHERE experiment_id = :id AND trial_id = :trial)
 ORDER BY position
 """
-_EXPERIMENT = "SELECT config, search_space, last_number FROM experiments WHERE experiment_id = ?"
+_EXPERIMENT = "SELECT config, search_space, created_at, last_number FROM experiments WHERE experiment_id = ?"
+# The best of the results that the sets of a multi-phase trial have is that of the trial.
+_SET_OF_RESULT = """
+SELECT json_extract(payload, '$.parameters') FROM facts
+WHERE experiment_id = :id AND kind = 'FurtherSuggested' AND trial_id = :trial
+AND json_extract(payload, '$.parameter_id') = (
+    SELECT CAST(metrics.parameter_id AS INTEGER) FROM metrics
+    JOIN trials USING (experiment_id, trial_id, attempt)
+    WHERE experiment_id = :id AND trial_id = :trial AND type = 'FINAL' AND text = final_text
+    ORDER BY number LIMIT 1
+)
+"""
 
 
 class EventRow(NamedTuple):
@@ -69,6 +80,18 @@ class CurveRow(NamedTuple):
     text: str
 
 
+class ExperimentRow(NamedTuple):
+    """``config``, ``search_space``: JSON texts. ``created_at``: microseconds since 1970.
+
+    ``last_number``: number of the last fact.
+    """
+
+    config: str
+    search_space: str
+    created_at: int
+    last_number: int
+
+
 class EventReader:
     """Read-only connection to an experiment's database. The methods raise sqlite3.Error."""
 
@@ -79,10 +102,13 @@ class EventReader:
     def close(self) -> None:
         self._connection.close()
 
-    def experiment(self) -> tuple[str, str, int]:
-        """Return the JSON texts of configuration and search space, and the number of the last fact."""
-        found: tuple[str, str, int] = self._connection.execute(_EXPERIMENT, (self._id,)).fetchone()
-        return found
+    def experiment(self) -> ExperimentRow:
+        return ExperimentRow._make(self._connection.execute(_EXPERIMENT, (self._id,)).fetchone())
+
+    def set_of_result(self, trial_id: str) -> str | None:
+        """Return the JSON text of the parameter set that has the trial's result; None if it is the first."""
+        found = self._connection.execute(_SET_OF_RESULT, {"id": self._id, "trial": trial_id}).fetchone()
+        return None if found is None else str(found[0])
 
     def events(self, *, after: int, up_to: int, most: int) -> list[EventRow]:
         """Return at most ``most`` events after fact ``after``, up to fact ``up_to``, in order."""

@@ -61,7 +61,7 @@ def story() -> list[Event]:
     end(0, "SUCCEEDED", 0.5, 0.5)
     told.append(TrialRestarted(**own(1), step=0, attempt=2, reason="other parameters", parameters={"x": 0.9}))
     report(1, range(1), more=50)
-    end(1, "SUCCEEDED", 0.7, {"default": 0.7, "loss": 3.5})
+    end(1, "SUCCEEDED", 0.7, {"default": 0.7, "loss": 3.5, "top-1 (%)": 20, "big": 10**400})
     end(2, "EARLY_STOPPED", None, None)
     report(3, range(2))
     end(3, "FAILED", None, "no number: \u00e4")
@@ -144,7 +144,14 @@ class SinkConformance:
 
 
 def _experiment(folder: Path) -> Experiment:
-    return Experiment(id="exp", name="a name", directory=folder, search_space=_SPACE, curve=_curve)
+    return Experiment(
+        id="exp",
+        created_at=_BEGIN,
+        name="a name",
+        directory=folder,
+        search_space=_SPACE,
+        curve=_curve,
+    )
 
 
 def _curve(trial_id: str) -> list[tuple[int, datetime, float | None, Any]]:

@@ -9,6 +9,7 @@ import pytest
 from nnimgr.config import read_canonical
 from nnimgr.sinks.appended import AppendedFiles
 from tests.config.loading import GOAL, MINIMAL, Faults, Load
+from tests.sinks.experiments import experiment
 
 
 def test_sinks_survive_the_canonical_form(load: Load, tmp_path: Path) -> None:
@@ -47,8 +48,16 @@ def test_what_is_refused(faults: Faults, sink: str, told: str) -> None:
 
 
 def test_a_directory_with_the_events_of_another_experiment_is_refused(faults: Faults, tmp_path: Path) -> None:
-    files = AppendedFiles(tmp_path / "out", "abc")
+    files = AppendedFiles(tmp_path / "out", experiment("abc"), sink="csv")
     files.open()
     files.commit(1, {})
     (line,) = faults(f"{MINIMAL}{GOAL}sinks:\n  - {{name: csv, classArgs: {{directory: {files.folder}}}}}\n")
     assert "has the events of experiment abc: name another one" in line and ".yml:11" in line
+
+
+def test_two_sinks_with_one_directory_are_refused(faults: Faults) -> None:
+    places = (("csv", "out"), ("jsonl", "./out"))
+    sinks = "".join(f"  - {{name: {name}, classArgs: {{directory: {out}}}}}\n" for name, out in places)
+    (line,) = faults(f"{MINIMAL}{GOAL}sinks:\n{sinks}")
+    assert "the directory ./out is that of sinks[0]: each sink needs its own" in line
+    assert ".yml:12" in line and "sinks[1].classArgs.directory" in line

@@ -114,13 +114,16 @@ async def test_everything_is_written_before_the_end(start: SinkStart) -> None:
     assert not there.notices
 
 
-async def test_no_process_runs_while_the_experiment_is_stopped(start: SinkStart) -> None:
+@pytest.mark.parametrize("ended", [ExperimentStatus.STOPPED, ExperimentStatus.DONE, ExperimentStatus.ERROR])
+async def test_no_process_runs_after_the_end_of_the_experiment(
+    start: SinkStart, ended: ExperimentStatus
+) -> None:
     state = state_of(start)
     there = SinkProcesses(lambda: 1, lambda index: start)
     last, state.number = state.number, state.number - 2
     there.turned(state)
     await until(lambda: bool(there.pids))
-    state.status = ExperimentStatus.STOPPED
+    state.status = ended
     there.turned(state)
     await until(lambda: not there.pids)
     assert numbers(start)[-1] < last
@@ -154,6 +157,19 @@ def test_a_sink_that_hangs_ends_after_its_server_was_killed(start: SinkStart, tm
         ends.register(sink)
         assert ends.poll(60)
     os.close(sink)
+
+
+async def test_a_sink_that_hangs_is_reported(
+    start: SinkStart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sinks, "BEHIND_S", 0.0)
+    monkeypatch.setattr(sinks, "CLOSING_S", 0.0)
+    (tmp_path / "own.py").write_text(HANGS)
+    there = SinkProcesses(lambda: 1, lambda index: replace(start, target="own:Hangs", code=str(tmp_path)))
+    there.turned(state_of(start))
+    (notice,) = there.notices.values()
+    assert notice.sentence == "sinks[0] has written none of the latest events for 0 s"
+    await there.close()
 
 
 async def test_a_killed_process_is_started_again_and_doubles_nothing(start: SinkStart) -> None:

@@ -50,6 +50,7 @@ class TestCsv(SinkConformance):
             ("3", "FAILED", ""),
         ]
         assert [row["parameters.x"] for row in trials] == ["0.0", "0.9", "0.5", "0.75"]
+        assert [row["parameters.only here"] for row in trials] == ["[0]", "", "[2]", "[3]"]
         return sorted(found["metrics.csv"].splitlines()), found["trials.csv"]
 
 

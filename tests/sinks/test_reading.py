@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from nnimgr.sink import Reported, TrialCreated, TrialEnded, TrialRestarted
 from nnimgr.sinks.reading import EventSource
 from nnimgr.store.location import database_path
-from nnimgr.store.reader import ExperimentReader
+from nnimgr.store.reader import ExperimentReader, TrialRow, TrialSet
 from tests.stored.opening import FIXTURES, unpack
 
 NEWEST = max(path.parent.name for path in FIXTURES if path.parent.name.startswith("schema"))
@@ -26,6 +27,7 @@ def test_the_events_add_up_to_what_is_stored(fixture: Path, tmp_path: Path) -> N
     curves: dict[str, dict[int, Any]] = {}
     parameters: dict[str, Any] = {}
     ends: dict[str, tuple[str, float | None]] = {}
+    sets: dict[str, Any] = {}  # trial with several parameter sets -> the set that has its result
     number = 0
     for events in source.batches(after=0, up_to=source.last_number):
         for event in events:
@@ -41,6 +43,8 @@ def test_the_events_add_up_to_what_is_stored(fixture: Path, tmp_path: Path) -> N
                     curves[event.trial_id] = kept
                 case TrialEnded():
                     ends[event.trial_id] = (event.status, event.value)
+                    if event.parameters is not None:
+                        sets[event.trial_id] = event.parameters
     for trial_id, curve in curves.items():
         assert curve == {step: result for step, _, _, result in experiment.curve(trial_id)}
     source.close()
@@ -48,4 +52,12 @@ def test_the_events_add_up_to_what_is_stored(fixture: Path, tmp_path: Path) -> N
     rows = {row.trial_id: row for row in reader.trials(limit=10_000)[1]}
     assert curves.keys() == rows.keys()
     assert ends == {key: (row.status, row.final_value) for key, row in rows.items() if key in ends}
+    for trial_id, given in reader.sets(list(rows.values())).items():
+        results = [json.loads(each.parameters) for each in given if _has_result(each, rows[trial_id])]
+        if results and trial_id in ends:
+            assert results[0] == sets.get(trial_id, parameters[trial_id])
     reader.close()
+
+
+def _has_result(given: TrialSet, row: TrialRow) -> bool:
+    return given.final is not None and given.final.line.text == row.final_text

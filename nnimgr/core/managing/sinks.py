@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 RESTART_S = (1.0, 60.0)  # first and longest wait before a failed sink is started again
 CLOSING_S = 10.0  # longest wait until a sink has written the last events
+BEHIND_S = 30.0  # time without progress after which a sink is reported
+_ENDED = (ExperimentStatus.STOPPED, ExperimentStatus.DONE, ExperimentStatus.ERROR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +65,9 @@ class SinkProcesses:
 
     @property
     def notices(self) -> Mapping[str, Notice]:
-        """Return the errors of sinks as notices about the experiment."""
-        troubles = {f"sinks[{each.index}]": each.trouble for each in self._sinks or ()}
-        return {name: Notice(subject=trouble) for name, trouble in troubles.items() if trouble is not None}
+        """Return the errors of sinks, and sinks that make no progress, as notices about the experiment."""
+        told = {f"sinks[{each.index}]": each.notice for each in self._sinks or ()}
+        return {name: notice for name, notice in told.items() if notice is not None}
 
     @property
     def pids(self) -> list[int]:
@@ -75,12 +77,12 @@ class SinkProcesses:
     def turned(self, state: ExperimentState) -> None:
         """Tell the sinks the number of the last fact. The first call starts their processes.
 
-        While the experiment is STOPPED, the processes end when they have written all events.
+        After the end of the experiment, the processes end when they have written all events.
         """
         if self._sinks is None:
             self._sinks = [_Supervised(state.id, index, self._start) for index in range(self._count())]
         for sink in self._sinks:
-            sink.tell(state.number, rest=state.status is ExperimentStatus.STOPPED)
+            sink.tell(state.number, rest=state.status in _ENDED)
 
     async def close(self) -> None:
         """Have the sinks write the last events, and end their processes. Give up after some seconds."""
@@ -95,6 +97,7 @@ class _Supervised:
         self.trouble: str | None = None
         self._id, self._start = experiment_id, start
         self._number, self._told, self._written = 0, 0, 0
+        self._behind_since: float | None = None  # time of the event loop; None: all events are written
         self._changed = asyncio.Event()
         self._closing = False
         self._resting = False  # True: the process ends when it has written all events
@@ -106,9 +109,23 @@ class _Supervised:
         """Process id of the sink's latest process, or None."""
         return None if self._process is None else self._process.pid
 
+    @property
+    def notice(self) -> Notice | None:
+        """Return what a user should know about the sink, or None."""
+        if self.trouble is not None:
+            return Notice(subject=self.trouble)
+        if self._behind_since is None:
+            return None
+        seconds = asyncio.get_running_loop().time() - self._behind_since
+        if seconds < BEHIND_S:
+            return None
+        return Notice(subject=f"sinks[{self.index}] has written none of the latest events", seconds=seconds)
+
     def tell(self, number: int, *, rest: bool) -> None:
         if number > self._number or rest is not self._resting:
             self._number, self._resting = number, rest
+            if self._behind_since is None and number > self._written:
+                self._behind_since = asyncio.get_running_loop().time()
             self._changed.set()
 
     async def close(self) -> None:
@@ -189,6 +206,8 @@ class _Supervised:
     def _heard(self, message: Mapping[str, Any], said: dict[str, str]) -> None:
         if "number" in message:
             self._written, self.trouble = message["number"], None
+            is_behind = self._written < self._number
+            self._behind_since = asyncio.get_running_loop().time() if is_behind else None
         elif "waits" in message:
             self.trouble = f"sinks[{self.index}] waits: {message['waits']}"
         else:
