@@ -106,11 +106,8 @@ class Progress:
         self.stale = False
         self.ended_since.clear()
 
-    def settle(self, status: str, *, reason: str, cancelled: bool = False) -> None:
-        """Set the experiment's final status. It is computed here, because the server has exited.
-
-        With ``cancelled``, trials without a reported end count as stopped with the experiment.
-        """
+    def settle(self, status: str, *, reason: str) -> None:
+        """Set the experiment's final status. It is computed here, because the server has exited."""
         self.status, self.reason = status, reason
         counts = Counter({str(name): int(count) for name, count in self.profile["counts"].items()})
         left = self.ended_since.total()
@@ -119,8 +116,6 @@ class Progress:
             left -= taken
             counts[name] -= taken
         counts += self.ended_since
-        if cancelled:
-            counts["SYS_CANCELED"] += sum(counts.pop(name, 0) for name in LIVE)
         self.ended_since.clear()
         final = {"status": status, "reason": reason, "counts": dict(+counts), "now": ""}
         self.profile = {**self.profile, **final}

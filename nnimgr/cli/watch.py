@@ -34,7 +34,6 @@ __all__ = ["Screen", "follow", "foreground", "top"]
 
 _DRAW_S = 0.5
 _REFRESH_S = 1.0  # seconds between two polls of the notices, which cause no events
-_LAST_WORDS_S = 2.0
 _LEFT = 130
 _MOST_TRIES = 3
 
@@ -115,10 +114,7 @@ def foreground(
         interrupted = True
     try:
         if interrupted:
-            server = Home.find().server_running(client.port)
-            progress, leaves = _stop(client, experiment_id, terminal=terminal)
-            if leaves:
-                has_left(server)
+            progress = _stop(client, experiment_id, terminal=terminal)
         elif progress.status != "STOPPED":
             with contextlib.suppress(ApiError):  # the experiment was stopped in the meantime
                 client = connect(Home.find(), client.port)
@@ -138,39 +134,30 @@ def foreground(
     return 0 if progress.status == "DONE" and progress.profile["bestTrial"] is not None else 1
 
 
-def _stop(client: Client, experiment_id: str, *, terminal: Terminal) -> tuple[Progress, bool]:
-    """Stop the experiment after Ctrl-C. Return its last progress, and whether the server exits.
+def _stop(client: Client, experiment_id: str, *, terminal: Terminal) -> Progress:
+    """Stop the experiment after Ctrl-C, and return its last progress.
 
     After the request to stop was sent, another Ctrl-C ends the wait for the end of the experiment.
     """
     terminal.stamped("Stopping the experiment and its trials; Ctrl-C again leaves at once.")
+    server = Home.find().server_running(client.port)
     client = connect(Home.find(), client.port)
     progress = Progress.of(client.get("experiments", experiment_id))
-    after = int(progress.profile["lastNumber"])
-    stream = _Stream(client, experiment_id, after=after)  # the server may exit directly after its answer
 
     def sent() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    leaves = False
     try:
-        answer = stop_experiment(client, experiment_id, sent=sent)
-        leaves = bool(answer["serverLeaves"])
+        if stop_experiment(client, experiment_id, sent=sent)["serverLeaves"]:
+            has_left(server)
     except ApiError as error:
         if not is_stopped(Home.find(), experiment_id):
             raise error
-    with contextlib.suppress(ServerGone, ApiError):
+    try:
         progress.refresh(client.get("experiments", experiment_id))
-        return progress, leaves
-    with contextlib.suppress(ServerGone, ApiError):
-        for event in stream.take(_LAST_WORDS_S):
-            progress.apply(event)
-            if progress.status == "STOPPED":
-                break
-    progress.recent.clear()  # sentences about the stop, which were not printed
-    reason = progress.reason if progress.status == "STOPPED" else "you stopped it"
-    progress.settle("STOPPED", reason=reason, cancelled=True)
-    return progress, leaves
+    except (ServerGone, ApiError):  # the server exits with its last experiment
+        _settle(progress, experiment_id)
+    return progress
 
 
 def _follow(
