@@ -35,12 +35,24 @@ class AssessorProcess(AlgorithmProcess):
     ) -> None:
         super().__init__(start, spawn=spawn, post=post, notices=notices)
         self._pending_metrics = pending_metrics
+        self._useless: dict[str, str] = {}  # trials with results that the assessor ignores -> why
 
     def flush(self) -> None:
         """Send the metrics that ``collect`` has collected to the child in one message."""
         if self._metrics and self._child is not None:
             self._unanswered = not self._answered  # the child reports only its first good opinion
         super().flush()
+
+    def _hear(self, message: m.FromChild) -> None:
+        super()._hear(message)
+        if isinstance(message, m.Noted):
+            self._useless[message.trial_id] = message.note
+            subject = "the assessor cannot use intermediate results, so it judges these trials without them"
+            number = len(self._useless)
+            which = "1 trial" if number == 1 else f"{number} trials"
+            example = f"for example trial {message.trial_id}: {message.note}"
+            counted = f"the assessor cannot use intermediate results of {which}; {example}"
+            self._notices["assessor ignores"] = Notice(subject=subject, counted=counted)
 
     def _began(self) -> None:
         self._metrics = []
