@@ -130,7 +130,7 @@ def _gpus(reading: Mapping[str, Any], needs: Needs) -> tuple[Level, str]:
     if reading["trouble"] is not None:
         return Level.FAULT, (
             f"a trial needs {_count(wanted)}, but the GPUs cannot be read: {reading['trouble']}; "
-            "install the driver with its tools, or do not use this machine"
+            "install the driver with its tools, or let the trials run without a GPU or on another machine"
         )
     if missing := sorted(set(needs.gpu_indices or ()) - set(there)):
         return Level.FAULT, f"the machine has no GPU {', '.join(map(str, missing))}: correct gpuIndices"
@@ -138,7 +138,7 @@ def _gpus(reading: Mapping[str, Any], needs: Needs) -> tuple[Level, str]:
     if len(usable) < wanted:
         return Level.FAULT, (
             f"a trial needs {_count(wanted)} and may use {_count(len(usable))} here: lower "
-            "trialGpuNumber, or do not use this machine"
+            "trialGpuNumber, or let the trials run on another machine"
         )
     busy = sum(1 for gpu in reading["gpus"] if gpu["index"] in usable and gpu["processes"])
     return Level.OK, f"{_count(len(usable))}" + (f", {busy} of them in use" if busy else "")

@@ -63,7 +63,7 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
                 loaded = _load(args, terminal)
                 canonical = loaded.config.canonical()
                 terminal.stamped(f"Creating experiment, Experiment ID: {experiment_id}")
-                _warn_of_id(home, loaded.config.experiment_name, experiment_id, terminal)
+                _warn_of_name(home, loaded.config.experiment_name, experiment_id, terminal)
                 if loaded.feasibility is not None:
                     terminal.stamped(f"Constraints: {loaded.feasibility}")
                 if start.starts or not terminal.for_people:  # a pipe gets NNI's lines
@@ -224,9 +224,17 @@ def _load(args: argparse.Namespace, terminal: Terminal) -> Loaded:
     return loaded
 
 
-def _warn_of_id(home: Home, name: str | None, experiment_id: str, terminal: Terminal) -> None:
-    """Warn if the experiment's name is the id of another experiment, which commands with this name mean."""
-    if name and name != experiment_id and Index(home).get(name) is not None:
+def _warn_of_name(home: Home, name: str | None, experiment_id: str, terminal: Terminal) -> None:
+    """Warn if commands with the experiment's name would mean another experiment, or several."""
+    if not name or name == experiment_id:
+        return
+    others = [entry.id for entry in Index(home).entries().values() if entry.name == name]
+    if others and Index(home).get(name) is None:
+        terminal.warn(
+            f"There is another experiment with the name {name}: {others[-1]}. Commands need the ids now. "
+            f"This experiment has the id {experiment_id}."
+        )
+    if Index(home).get(name) is not None:
         terminal.warn(
             f"The name {name} is the id of another experiment, and commands with {name} mean that one. "
             f"This experiment has the id {experiment_id}."

@@ -158,9 +158,9 @@ def _attempts(trial: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     jobs = list(reversed(trial["jobs"]))
     if not jobs:
         yield "Attempts", "none has started"
-    for at, job in enumerate(jobs[:_MOST_ATTEMPTS]):
+    for job in jobs[:_MOST_ATTEMPTS]:
         about = _imported(job) if job["keeperId"] == IMPORTED else f"{_where(job)}, {_how(job)}"
-        yield "" if at else "Attempts", f"{job['attempt']}: {about}"
+        yield f"Attempt {job['attempt']}", about
         for member in job["members"]:
             yield "", f"   member {member['member']}: {_where(member)}, {_how(member)}"
     if len(jobs) > _MOST_ATTEMPTS:

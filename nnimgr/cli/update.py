@@ -289,7 +289,12 @@ def _other_parameters(before: Mapping[str, Any], after: Mapping[str, Any]) -> st
         )
         if names
     ]
-    return f"Parameters {'; '.join(parts)}. Trials that exist keep their parameters." if parts else None
+    if not parts:
+        return None
+    asked = ""
+    if dropped := [name for name in before if name not in after]:
+        asked = f" New trials fail if their code asks for {dropped[0]}."
+    return f"Parameters {'; '.join(parts)}. Trials that exist keep their parameters.{asked}"
 
 
 def _confirmation(title: str, changes: Mapping[str, Any]) -> str:

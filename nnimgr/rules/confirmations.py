@@ -93,8 +93,17 @@ def outcome(state: ExperimentState) -> str:
     if confirmed:
         made = sum(map(len, state.confirmations.values()))
         best = "trial" if confirmed == 1 else trial_count(confirmed)
-        text = f"; {_runs(made)} repeated the best {best}"
+        text = f"; {_runs(made)} repeated the best {best}{_better_one(state)}"
     return f"{text}, and {_runs(lacking)} did not start" if lacking else text
+
+
+def _better_one(state: ExperimentState) -> str:
+    """Return why the best trial of all is not among the confirmed ones; "" if it is."""
+    best = state.best
+    if best is None or not _is_better(state, best.value, state.leaders[0].value):
+        return ""
+    why = "began with a checkpoint of another trial, so no run can repeat it"
+    return f" (trial {best.sequence} is better, but it {why})"
 
 
 def _runs(number: int) -> str:

@@ -94,8 +94,8 @@ async def test_forks_that_are_not_possible(lab: Lab, donor: Saving) -> None:
     ]
     assert [answer.status_code for answer in answers] == [409, 409, 422, 404]
     assert answers[0].json()["error"]["message"] == (
-        f"trial 1 ({other}) has saved no checkpoint yet from which a fork could continue: its code saves one "
-        "with nni.save_checkpoint"
+        f"trial 1 ({other}) has saved no checkpoint yet, so no fork can continue from it; a trial saves one "
+        "by calling nni.save_checkpoint"
     )
     assert f"trial 0 ({donor.id}) has no checkpoint 9 of attempt 1" in answers[1].text
 

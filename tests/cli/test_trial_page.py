@@ -56,8 +56,8 @@ def test_a_page_has_everything_about_a_trial(server: FakeServer) -> None:
     assert lines[1].startswith("Status EARLY_STOPPED: the assessor judged it bad")
     assert "Result -" in lines and 'Reports 8 in all, the last 5: 0.3, 0.4, 0.5, 0.6, "bad"' in lines
     assert "Parameters x=0" in lines
-    assert any(line.startswith("Attempts 2: on gpu1, GPUs 0, 1, runs for ") for line in lines)
-    assert "1: on this machine, 1 min 5 s, exited with code 1: ValueError: boom" in lines
+    assert any(line.startswith("Attempt 2 on gpu1, GPUs 0, 1, runs for ") for line in lines)
+    assert "Attempt 1 on this machine, 1 min 5 s, exited with code 1: ValueError: boom" in lines
     assert any(line.startswith("Checkpoints 1 saved, 1 kept; the newest is 1.3 at step 8") for line in lines)
     assert "Notice the trial was asked to save its state" in lines and "Note a note" in lines
     assert "Tags kept" in lines and "Files /data/abc/trials/ta" in lines
@@ -83,13 +83,14 @@ def test_a_page_of_a_trial_that_ran_elsewhere(server: FakeServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("started", "attempt"), [(CREATED_AT, "1: imported, ran 1 min 5 s elsewhere"), (None, "1: imported")]
+    ("started", "attempt"),
+    [(CREATED_AT, "imported, ran 1 min 5 s elsewhere"), (None, "imported")],
 )
 def test_a_page_of_a_trial_that_was_imported(server: FakeServer, started: str | None, attempt: str) -> None:
     job = {**JOB, "keeperId": "import", "startedAt": started, "exitCode": 0, "message": None}
     server.add("abc").trials = [{**detailed(logPath=""), "jobs": [job]}]
     lines = [" ".join(line.split()) for line in in_a_terminal("trial", "show", "-T", "0").lines]
-    assert f"Attempts {attempt}" in lines
+    assert f"Attempt 1 {attempt}" in lines
     assert "Files none: it was imported, and did not run here" in lines
     assert not any("nnictl log" in line or "trial files" in line for line in lines)
     refused = in_a_terminal("log", "trial", "-T", "0", columns=120)
@@ -135,7 +136,7 @@ def test_a_page_says_how_an_attempt_has_ended(server: FakeServer, end: dict[str,
     job = {**JOB, "cause": None, "message": None, **end}
     server.add("abc").trials = [{**detailed(), "jobs": [job]}]
     lines = [" ".join(line.split()) for line in in_a_terminal("trial", "show", "-T", "0", columns=200).lines]
-    assert f"Attempts 1: on this machine, 1 min 5 s, {told}" in lines
+    assert f"Attempt 1 on this machine, 1 min 5 s, {told}" in lines
 
 
 def test_a_page_of_a_trial_that_waits_names_no_folder(server: FakeServer) -> None:

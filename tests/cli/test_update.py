@@ -402,5 +402,6 @@ def test_other_parameters_are_named(server: FakeServer, capsys: pytest.CaptureFi
     Path("space.json").write_text(json.dumps({"x": {}, "z": {}, "w": {}}))
     assert main(["update", "searchspace", "-f", "space.json"]) == 0
     assert capsys.readouterr().out.splitlines()[1:] == [
-        "INFO: Parameters added: z, w; dropped: y. Trials that exist keep their parameters."
+        "INFO: Parameters added: z, w; dropped: y. Trials that exist keep their parameters. "
+        "New trials fail if their code asks for y."
     ]

@@ -230,6 +230,11 @@ def test_trials_that_depend_on_other_trials_are_not_confirmed() -> None:
     life.state.trials[life.trial(2)].forked = True
     succeed(life, 2, 0.8)
     assert [number for number, _, _ in created(life)] == [0]
+    succeed(life, 3, 0.1)
+    assert life.state.reason == (
+        "3 of 3 trials; 1 run repeated the best trial (trial 1 is better, but it began with a checkpoint of "
+        "another trial, so no run can repeat it)"
+    )
 
 
 def test_the_confirmations_are_counted_apart_and_shown() -> None:

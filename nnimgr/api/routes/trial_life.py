@@ -57,7 +57,7 @@ async def save_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.
 
     The answer comes when the request is stored. A trial that looks for such requests
     (`nni.should_checkpoint()`) saves soon after; then its checkpoints have one more. If it does not look for
-    them, or has not saved within `checkpoints.saveWithin`, its note says so.
+    them, or has not saved within `checkpoints.saveWithin`, a notice of the trial says so.
     """
     return await _change(runner.save_trial, reader, trial_id)
 

@@ -63,7 +63,7 @@ def _list(group: Verbs[Parser]) -> None:
         "--status",
         type=_statuses,
         metavar="STATUS",
-        help="list only trials with this status, or these",
+        help="list only trials with this status; several: A,B",
     )
     shown = add_verb(
         group,

@@ -139,8 +139,8 @@ def _no_checkpoint(state: ExperimentState, trial: TrialState) -> str:
         return _NO_MULTI_PHASE
     if not trial.checkpoints and trial.origin is None:
         return (
-            f"trial {trial.title} has saved no checkpoint yet from which a fork could continue: its code "
-            "saves one with nni.save_checkpoint"
+            f"trial {trial.title} has saved no checkpoint yet, so no fork can continue from it; a trial "
+            "saves one by calling nni.save_checkpoint"
         )
     return f"no host has a usable checkpoint of trial {trial.title} now; {see_checkpoints(state, trial.id)}"
 
