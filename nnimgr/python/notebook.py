@@ -47,7 +47,8 @@ class NotebookView:
         self._thread: threading.Thread | None = None
         self._is_awaited = False  # a cell waits for the experiment, and draws the view
         self._top: list[Mapping[str, Any]] = []
-        self._is_stale = True  # the best trials have to be read again
+        self._failed: Mapping[str, Any] | None = None  # the trial that was the last one to fail
+        self._is_stale = True  # the best trials and the failed one have to be read again
         self._curve: list[tuple[int, float]] | None = None  # None: to be read
         self._smaller = False
 
@@ -77,7 +78,7 @@ class NotebookView:
             self.follow()
 
     def see(self, event: Event, progress: Progress) -> None:
-        """Take a trial's end into the curve, and have the best trials read again."""
+        """Take a trial's end into the curve, and have the shown trials read again."""
         if event.kind not in ("TrialEnded", "ResultReused"):
             return
         self._is_stale = True
@@ -102,7 +103,8 @@ class NotebookView:
         if self._is_stale:
             self._is_stale = False
             self._read_top()
-        self._output.draw(page(profile, top=self._top, curve=self._curve))
+            self._read_failed()
+        self._output.draw(page(profile, top=self._top, curve=self._curve, failed=self._failed))
         status = profile["status"]
         if status in ("STOPPED", "ERROR"):
             actions = [_RESUME]
@@ -124,6 +126,11 @@ class NotebookView:
         found = self._connection.get_now("trials", sort="value", order=order, limit=MOST_ROWS)
         if found is not None:  # else the server has ended with its last experiment
             self._top = [trial for trial in found["trials"] if trial["finalValue"] is not None]
+
+    def _read_failed(self) -> None:
+        found = self._connection.get_now("trials", status=["FAILED"], sort="ended", order="desc", limit=1)
+        if found is not None:  # else the server has ended with its last experiment
+            self._failed = next(iter(found["trials"]), None)
 
     # ---- in the background --------------------------------------------------------------------------------
 

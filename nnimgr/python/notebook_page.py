@@ -1,4 +1,5 @@
-"""Page of an experiment for a notebook, as HTML: its state, the best trial so far, the best ten, and a curve.
+"""Page of an experiment for a notebook, as HTML: its state and errors, the best trial so far, the best ten,
+and a curve.
 
 The page uses the colours of JupyterLab's theme if there is one.
 """
@@ -6,10 +7,12 @@ The page uses the colours of JupyterLab's theme if there is one.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from nnimgr.cli.failures import failure_lines, has_output
 from nnimgr.cli.progress import (
     finished_text,
     finished_trials,
@@ -24,6 +27,7 @@ from nnimgr.cli.times import duration_text
 __all__ = ["MOST_ROWS", "improved", "page"]
 
 MOST_ROWS = 10
+_MOST_ERRORS = 3
 _INK = "var(--jp-ui-font-color1, #1b2230)"
 _SOFT = "var(--jp-ui-font-color2, #566072)"
 _LINE = "var(--jp-border-color2, #d8dde5)"
@@ -57,9 +61,13 @@ def improved(
 
 
 def page(
-    profile: Mapping[str, Any], *, top: Sequence[Mapping[str, Any]], curve: Sequence[tuple[int, float]]
+    profile: Mapping[str, Any],
+    *,
+    top: Sequence[Mapping[str, Any]],
+    curve: Sequence[tuple[int, float]],
+    failed: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the page. ``top``: the best trials, as the server lists them.
+    """Return the page. ``top``: the best trials, as the server lists them. ``failed``: the last failed one.
 
     ``curve``: each trial that was better than all earlier ones, as its number and its result.
     """
@@ -67,7 +75,8 @@ def page(
         f'<div style="font:13px/1.5 {_FONT};color:{_INK};max-width:780px;padding:6px 0">'
         f"{_head(profile)}"
         '<div style="display:flex;flex-wrap:wrap;gap:8px 24px;align-items:flex-start">'
-        f'<div style="flex:1 1 340px;min-width:0">{"".join(_facts(profile))}</div>'
+        f'<div style="flex:1 1 340px;min-width:0">{"".join(_facts(profile))}'
+        f"{''.join(_problems(profile, failed))}</div>"
         f"{_curve(curve, last=_last(profile, curve))}</div>"
         f"{_table(top)}</div>"
     )
@@ -100,10 +109,24 @@ def _facts(profile: Mapping[str, Any]) -> Iterator[str]:
             f'<span style="color:{_SOFT}">trial {best["sequence"]}</span><br>'
             f"{escape(parameters_text(best['parameters']))}",
         )
+
+
+def _problems(profile: Mapping[str, Any], failed: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yield the notices, the newest errors of algorithms, and why the last failed trial has failed."""
     for notice, _ in notice_lines(profile):
         yield f'<div style="color:{_AMBER}">{escape(notice)}</div>'
-    for error in profile["errors"][:1] if profile["status"] == "ERROR" else ():
-        yield f'<div style="color:{_COLOURS["ERROR"]}">{escape(error["sentence"])}</div>'
+    errors = Counter(error["sentence"] for error in profile["errors"])  # the newest first
+    for sentence, count in list(errors.items())[:_MOST_ERRORS]:
+        yield _error(f"{sentence} ({count} times)" if count > 1 else sentence)
+    if failed is not None:
+        yield _error(failure_lines(failed, profile["id"])[0])
+        if has_output(failed):
+            calls = f"Run.attach({profile['id']!r}).trials[{failed['sequence']}].logs('stderr')"
+            yield f'<div style="color:{_SOFT};font-size:12px">Its output: {escape(calls)}</div>'
+
+
+def _error(sentence: str) -> str:
+    return f'<div style="color:{_COLOURS["ERROR"]}">{escape(sentence)}</div>'
 
 
 def _fact(word: str, content: str) -> str:

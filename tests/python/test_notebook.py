@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from html import unescape
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -88,10 +89,21 @@ def test_a_limit_below_the_number_of_trials_is_shown() -> None:
     assert "4, above the limit of 3" in page(lower, top=[], curve=[])
 
 
-def test_an_error_is_shown() -> None:
-    error = {"sentence": "The tuner failed.", "traceback": ""}
-    html = page({**PROFILE, "status": "ERROR", "errors": [error]}, top=[], curve=[])
-    assert "The tuner failed." in html
+def test_errors_of_algorithms_are_shown_in_every_state() -> None:
+    raised = [{"sentence": f"the tuner's {call} raised <{call}>", "traceback": ""} for call in "abbcd"]
+    for status in ("RUNNING", "DONE", "ERROR"):
+        html = page({**PROFILE, "status": status, "errors": raised}, top=[], curve=[])
+        assert "the tuner&#x27;s a raised &lt;a&gt;</div>" in html
+        assert "the tuner&#x27;s b raised &lt;b&gt; (2 times)</div>" in html
+        assert "&lt;c&gt;" in html and "&lt;d&gt;" not in html
+
+
+def test_the_reason_of_the_last_failure_is_shown() -> None:
+    failed = {"sequence": 3, "id": "k3x9z", "reason": "exited with code 1: KeyError: 'y'"}
+    html = unescape(page(PROFILE, top=[], curve=[], failed=failed))
+    assert "Trial 3 (k3x9z) FAILED: exited with code 1: KeyError: 'y'</div>" in html
+    assert "Its output: Run.attach('abc').trials[3].logs('stderr')</div>" in html
+    assert "Its output" not in page(PROFILE, top=[], curve=[], failed={**failed, "logPath": ""})
 
 
 # ---- the view ---------------------------------------------------------------------------------------------
@@ -102,6 +114,18 @@ def test_a_waiting_cell_shows_the_view(port: int, notebook: FakeNotebook) -> Non
     assert results.best_value == 0.0
     (html,) = notebook.shown.values()
     assert "DONE" in html and "4 of 4" in html and "<svg" in html and html.count("<tr") == 5
+
+
+def test_a_waiting_cell_shows_why_trials_fail(port: int, notebook: FakeNotebook) -> None:
+    results = tune("mine.py:fails", SPACE, minimize=True, trials=2, server=port)
+    (html,) = notebook.shown.values()
+    reason = results.errors[-1].reason
+    assert reason.startswith("exited with code 1: ValueError: no good: ")
+    assert f"Trial 1 ({results.errors[-1].id}) FAILED: {reason}</div>" in unescape(html)
+    notebook.shown.clear()
+    run = Run.attach(results.trials[0]._connection.id)
+    run._ipython_display_()
+    assert reason in next(iter(notebook.shown.values()))
 
 
 def test_a_run_shows_itself_in_the_background(port: int, notebook: FakeNotebook) -> None:
