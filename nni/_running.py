@@ -190,13 +190,20 @@ def run_class(kind: Callable[..., Any], trial: Trial) -> Any:
     """Step an object of the user's class until its last step, and report its last result.
 
     The object is ``kind()`` with ``setup(parameters)``, or ``kind(parameters)`` if the class has no method
-    ``setup``. ``steps``: number of steps. Without it, ``step`` returns a dict with ``done`` in the last step.
+    ``setup``, or ``kind()`` if it has no constructor either.
+
+    ``steps``: number of steps. Without it, ``step`` returns a dict with ``done`` in the last step.
     ``save_every``: number of steps between two saves. Without it, see ``Trial.report``. Return the object.
     """
     has_setup = hasattr(kind, "setup")
-    stepped = kind() if has_setup else kind(trial.parameters)
+    stepped = kind() if has_setup or not _has_constructor(kind) else kind(trial.parameters)
     run_object(stepped, trial, stepped.setup if has_setup else None)
     return stepped
+
+
+def _has_constructor(kind: Any) -> bool:
+    """Return False for a class that has only the constructor of all objects, which takes no parameters."""
+    return kind.__init__ is not object.__init__ or kind.__new__ is not object.__new__
 
 
 def run_object(stepped: Any, trial: Trial, setup: Callable[[Any], object] | None = None) -> None:

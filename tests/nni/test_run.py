@@ -306,6 +306,21 @@ def test_a_class_without_setup_gets_its_parameters_and_says_when_it_is_done(tria
     assert reports(trial) == [{"acc": 1.5}, {"acc": 2.5}, ("final", {"acc": 2.5})]
 
 
+def test_a_class_needs_nothing_but_a_step(trial: Trial) -> None:
+    good(ran(trial, "class Net:\n    steps = 2\n    def step(self):\n        return 1.0\n", "Net"))
+    assert reports(trial) == [1.0, 1.0, ("final", 1.0)]
+
+
+def test_the_constructor_may_be_new_or_inherited(trial: Trial) -> None:
+    code = (
+        "class Base:\n    def __new__(cls, p):\n        made = super().__new__(cls)\n"
+        "        made.x = p['x']\n        return made\n"
+        "class Net(Base):\n    steps = 1\n    def step(self):\n        return self.x\n"
+    )
+    good(ran(trial, code, "Net"))
+    assert reports(trial) == [0.5, ("final", 0.5)]
+
+
 def test_a_class_must_have_a_step(trial: Trial) -> None:
     done = ran(trial, "class Net:\n    pass\n", "Net")
     assert done.returncode == 1
