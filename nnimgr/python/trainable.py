@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import inspect
 import os
 import re
 import shlex
@@ -74,6 +75,9 @@ def work_of(trial: Trainable, *, ship: Ship = "path") -> Work:
     """
     if ship not in SHIPS:
         raise ArgumentError(f"ship: unknown value {ship!r} (valid: {', '.join(SHIPS)})")
+    if any(map(_is_async, (trial, type(trial).__call__))):  # a call of an object may be async, too
+        function = getattr(trial, "func", trial)  # of functools.partial
+        raise ArgumentError(_async_refusal(getattr(function, "__name__", "trial"), ""))
     if ship == "pickle":
         from nnimgr.python.pickling import pickled
 
@@ -197,6 +201,14 @@ def _of_callable(trial: Callable[..., Any]) -> Work:
     return _of_file(file, name)
 
 
+def _is_async(function: Any) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+
+
+def _async_refusal(name: str, where: str) -> str:
+    return f"trial: {name}{where} is an async function; write a function that calls asyncio.run({name}(...))"
+
+
 def _source(module: ModuleType) -> Path | None:
     """Return the file of a module, or None if the module was not read from a .py file."""
     named = getattr(module, "__file__", None) or ""
@@ -222,10 +234,7 @@ def _file_of(module: str) -> Path:
 def _of_file(file: Path, name: str) -> Work:
     names, likely, coroutines = _top_level(file)
     if name in coroutines:
-        raise ArgumentError(
-            f"trial: {name} in {file} is an async function; write a function that calls "
-            f"asyncio.run({name}(...))"
-        )
+        raise ArgumentError(_async_refusal(name, f" in {file}"))
     if name not in names and "*" not in names:
         defined = ", ".join(likely[:_MOST_NAMES]) or "no function and no class"
         raise ArgumentError(f"trial: {file} defines no {name} at its top level (it defines: {defined})")

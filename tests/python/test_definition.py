@@ -354,7 +354,10 @@ def test_functions_and_classes_are_found_by_file_and_name() -> None:
             "tests.python.test_definition:missing",
             "defines no missing at its top level .it defines: config",
         ),
-        (later, "later in .* is an async function; write a function that calls asyncio.run"),
+        (
+            "tests.python.test_definition:later",
+            r"later in .* is an async function; write a function that calls asyncio.run\(later",
+        ),
         ("nothing.here:f", "there is no module nothing.here"),
         ("nothing/here.py:f", "there is no file .*/nothing/here.py"),
     ],
@@ -362,6 +365,29 @@ def test_functions_and_classes_are_found_by_file_and_name() -> None:
 def test_what_cannot_be_shipped_is_refused(given: Any, sentence: str) -> None:
     with pytest.raises(ArgumentError, match=in_lines(f"^trial: .*{sentence}")):
         work_of(given)
+
+
+class Later:
+    async def __call__(self, p: dict[str, Any]) -> float:
+        return 1.0
+
+
+@pytest.mark.parametrize("ship", ["path", "pickle"])
+def test_an_async_function_is_refused(ship: Any) -> None:
+    async def yields(p: dict[str, Any]) -> Any:
+        yield 1.0
+
+    for given, name in (
+        (later, "later"),
+        (yields, "yields"),
+        (functools.partial(later), "later"),
+        (Later(), "trial"),
+    ):
+        with pytest.raises(ArgumentError) as caught:
+            work_of(given, ship=ship)
+        assert caught.value.sentence == (
+            f"trial: {name} is an async function; write a function that calls asyncio.run({name}(...))"
+        )
 
 
 def test_a_nested_function_is_refused_with_what_it_captures() -> None:
