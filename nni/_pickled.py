@@ -12,7 +12,6 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import CodeType
     from typing import Any, Iterator
 
 __all__ = ["OtherVersions", "load"]
@@ -37,22 +36,15 @@ def load(file: str) -> Any:
         )
     # cloudpickle's files are beside the pickle, so its version is that of the pickle.
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(file)), header["cloudpickle"]))
-    found = pickle.loads(content)  # noqa: S301  the user's own function, from the user's own experiment
-    if header["source"] is not None:
-        _restore_lines(found, *header["source"])
-    return found
+    for name, text in header["sources"].items():
+        _show_lines(name, text)
+    return pickle.loads(content)  # noqa: S301  the user's own function, from the user's own experiment
 
 
-def _restore_lines(function: Any, name: str, text: str) -> None:
-    """Let tracebacks show the lines of the function's file, whose name cloudpickle leaves out."""
+def _show_lines(name: str, text: str) -> None:
+    """Let tracebacks show the lines of a file, which may not exist here."""
     import linecache
 
-    def restored(code: CodeType) -> CodeType:
-        inner = tuple(restored(each) if isinstance(each, type(code)) else each for each in code.co_consts)
-        return code.replace(co_filename=name, co_consts=inner)
-
-    function = getattr(function, "__func__", function)  # of a bound method
-    function.__code__ = restored(function.__code__)
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
 
 

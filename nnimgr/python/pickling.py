@@ -15,9 +15,9 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from nnimgr.python.captures import captured, named
@@ -29,6 +29,8 @@ MOST_BYTES = 10 << 20
 _MOST_SHOWN = 5
 _LOADED_BY_US = frozenset({"cloudpickle", "nni", "nnimgr", "training_services", "trial_keeper"})
 _INSTALLED = ("site-packages", "dist-packages")
+_MOST_SOURCE = 1 << 20  # largest number of characters of source text that a pickle has for tracebacks
+_NO_FILE = "<dynamic-code>"  # what cloudpickle writes in place of the names of files
 
 
 class Pickled(NamedTuple):
@@ -76,13 +78,13 @@ def pickled(trial: Any) -> Pickled:
         import cloudpickle
     except ImportError:
         raise ArgumentError('ship: "pickle" needs the library cloudpickle: pip install cloudpickle') from None
-    content, modules = _dumped(trial, name)
+    content, used = _dumped(trial, name)
     header = {
         "name": name,
         "python": platform.python_version(),
         "cloudpickle": f"cloudpickle-{cloudpickle.__version__}",
-        "libraries": dict(_versions(modules)),
-        "source": _source(trial),
+        "libraries": dict(_versions(used.modules)),
+        "sources": dict(_sources(used.files)),
     }
     return Pickled(f"{name}.pickle", header, content)
 
@@ -139,19 +141,26 @@ class _Sink:
         return b"".join(self._pieces)
 
 
-def _dumped(trial: Callable[..., Any], name: str) -> tuple[bytes, set[str]]:
-    """Return the pickle, and the modules that its trial will import."""
+class _Used(NamedTuple):
+    """What is in a pickle. ``modules``: those of its objects. ``files``: those of its functions."""
+
+    modules: set[str]
+    files: Collection[str]
+
+
+def _dumped(trial: Callable[..., Any], name: str) -> tuple[bytes, _Used]:
+    """Return the pickle, and what is in it, with only the modules that its trial will import."""
     with _Registered() as mine:
         while True:
             sink = _Sink(MOST_BYTES)
             try:
-                modules = _dump(trial, sink)
+                used = _dump(trial, sink)
             except _TooLarge:
                 raise ArgumentError(_too_large(trial, name)) from None
             except Exception as error:  # user classes may raise anything when they are pickled
                 raise ArgumentError(_not_picklable(trial, name, error)) from error
-            if not mine.add(modules):
-                return sink.content, modules - mine.names
+            if not mine.add(used.modules):
+                return sink.content, used._replace(modules=used.modules - mine.names)
 
 
 class _Registered:
@@ -185,14 +194,19 @@ class _Registered:
         return bool(fresh)
 
 
-def _dump(value: Any, sink: _Sink) -> set[str]:
-    """Pickle a value into the sink. Return the modules in which its objects are defined."""
+def _dump(value: Any, sink: _Sink) -> _Used:
+    """Pickle a value into the sink, with the names of files for tracebacks. Return what is in the pickle."""
     import cloudpickle
 
     modules: set[str] = set()
+    files: dict[str, None] = {}  # in the order in which they are needed
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # the library has no types
         def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, CodeType):
+                files[obj.co_filename] = None
+                make, parts = self.dispatch_table[CodeType](obj)
+                return make, tuple(obj.co_filename if part == _NO_FILE else part for part in parts)
             if isinstance(obj, ModuleType):
                 modules.add(obj.__name__)
             elif isinstance(obj, type | FunctionType | BuiltinFunctionType | MethodType):
@@ -202,19 +216,24 @@ def _dump(value: Any, sink: _Sink) -> set[str]:
             return super().reducer_override(obj)
 
     Pickler(sink).dump(value)
-    return {
+    needed = {
         name
         for name in modules
         if name in sys.modules
         and name != "__main__"
         and name.partition(".")[0] not in sys.stdlib_module_names | _LOADED_BY_US
     }
+    return _Used(needed, files)
 
 
 def _is_own(name: str) -> bool:
     """Return whether a module is the user's own: it was read from a file that no installer has put there."""
     file = getattr(sys.modules[name], "__file__", None)
-    return file is not None and not any(part in _INSTALLED for part in Path(file).parts)
+    return file is not None and not _is_installed(file)
+
+
+def _is_installed(file: str) -> bool:
+    return any(part in _INSTALLED for part in Path(file).parts)
 
 
 # ---- errors -----------------------------------------------------------------------------------------------
@@ -271,10 +290,11 @@ def _versions(modules: set[str]) -> Iterator[tuple[str, str]]:
                 yield distribution, metadata.version(distribution)
 
 
-def _source(trial: Any) -> list[str] | None:
-    """Return name and text of the function's file or notebook cell, so that tracebacks can show its lines."""
-    code = getattr(trial, "__code__", None)
-    if code is None:
-        return None
-    text = "".join(linecache.getlines(code.co_filename))
-    return [code.co_filename, text] if text and len(text) <= MOST_BYTES >> 5 else None
+def _sources(files: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield name and text of the user's files and notebook cells, so that tracebacks can show their lines."""
+    left = _MOST_SOURCE
+    for file in files:
+        text = "" if _is_installed(file) else "".join(linecache.getlines(file))
+        if 0 < len(text) <= left:
+            left -= len(text)
+            yield file, text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import linecache
 import platform
 import subprocess
 import sys
@@ -43,7 +44,7 @@ def test_a_function_runs_where_cloudpickle_is_not_installed(trial: Trial) -> Non
         "import cloudpickle\nfactor = 3\n"
         "def train(p, trial):\n    trial.report(p['x'])\n    return p['x'] * factor\n"
         "header = dict(name='train', python=platform.python_version(), cloudpickle=library)\n"
-        "header.update(libraries={}, source=None)\n"
+        "header.update(libraries={}, sources={})\n"
         "with open(folder + '/train.pickle', 'wb') as file:\n"
         "    file.write(json.dumps(header).encode() + b'\\n' + cloudpickle.dumps(train))\n"
     )
@@ -94,6 +95,33 @@ def test_a_traceback_shows_the_users_lines_and_no_others(tmp_path: Path) -> None
     done = ran(trial, "fails.pickle")
     assert done.returncode == 1
     assert 'raise ValueError("no good")  # this line' in done.stderr and "_running.py" not in done.stderr
+
+
+def test_a_traceback_shows_the_cells_of_classes_and_helpers(tmp_path: Path) -> None:
+    """The functions are those of two cells of a notebook, which the trial cannot read."""
+    trial = here(tmp_path)
+    cells = {
+        "/tmp/ipykernel_7/1.py": "def checked(value):\n    raise ValueError(value)  # in the helper\n",
+        "/tmp/ipykernel_7/2.py": "class Net:\n    def step(self):\n        return checked('no good')\n",
+    }
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for file, text in cells.items():
+        linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+        exec(compile(text, file, "exec"), names)
+    pickled(names["Net"]).write(trial.directory)
+    for file in cells:
+        del linecache.cache[file]
+    done = ran(trial, "Net.pickle")
+    assert done.returncode == 1
+    lines = [line.strip() for line in done.stderr.splitlines() if "^" not in line]
+    assert lines == [
+        "Traceback (most recent call last):",
+        'File "/tmp/ipykernel_7/2.py", line 3, in step',
+        "return checked('no good')",
+        'File "/tmp/ipykernel_7/1.py", line 2, in checked',
+        "raise ValueError(value)  # in the helper",
+        "ValueError: no good",
+    ]
 
 
 def test_the_file_is_a_line_of_json_and_the_pickle(tmp_path: Path) -> None:
