@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 
 from nnimgr.client.errors import ClientError
@@ -20,6 +21,7 @@ __all__ = [
     "LateResult",
     "NoResult",
     "translated",
+    "warn",
     "with_calls",
 ]
 
@@ -51,6 +53,7 @@ ARGUMENTS: Mapping[str, str] = {
         )
     },
 }
+_OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 _TRIAL = "NNI_PLATFORM"  # environment variable that all trials have
 _WIDTH = 80  # columns from which on a line of a message is broken
 _PARTS = {"checkpoints.keepLast": "checkpoints", "gang.processes": "processes", "gang": "processes"}
@@ -123,6 +126,14 @@ def translated() -> Iterator[None]:
         mend = with_calls(error.mend or "")
         sentence = "\n".join(map(_with_arguments, error.lines))
         raise Error(sentence, plain=error.plain, hint="" if "{" in mend else mend) from None
+
+
+def warn(sentence: str) -> None:
+    """Warn the user, with the line of the program that has called nnimgr."""
+    level, frame = 1, sys._getframe()
+    while frame.f_code.co_filename.startswith(_OURS) and frame.f_back is not None:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(sentence, UserWarning, stacklevel=level)
 
 
 def argument_of(field: str) -> str:

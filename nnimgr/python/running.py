@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from nnimgr.client.experiments import (
 from nnimgr.home import Home
 from nnimgr.python.arguments import checks_arguments
 from nnimgr.python.connection import Connection
-from nnimgr.python.errors import Error, translated, with_calls
+from nnimgr.python.errors import Error, translated, warn, with_calls
 from nnimgr.python.interrupts import without_traceback
 from nnimgr.python.options import Show, conditions_of, duration_of
 from nnimgr.python.results import Results
@@ -246,8 +245,7 @@ class Run:
         body = {"parameters": dict(parameters), **({"raiseLimit": True} if raise_limit else {})}
         added = self._connection.add("trials", body=body)
         for sentence in added["warnings"]:
-            about = f"trial {added['sequence']} was added, but {sentence}"
-            warnings.warn(about, UserWarning, stacklevel=3)  # at the caller of the checked method
+            warn(f"trial {added['sequence']} was added, but {sentence}")
         return self.trials[str(added["id"])]
 
     def _say_how_to_come_back(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import warnings
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from nnimgr.client.servers import ServerStart
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry, new_experiment_id
 from nnimgr.python.connection import Connection, chosen_port
-from nnimgr.python.errors import ArgumentError, argument_of, translated
+from nnimgr.python.errors import ArgumentError, argument_of, translated, warn
 from nnimgr.python.running import Run
 from training_services.keepers.names import ASK, NO_COMMAND
 
@@ -35,8 +34,7 @@ _SAME = {
 }
 _OF_TRIALS = ("trialCommand", "trialCodeDirectory")
 # Fields that say where trials run. They may hold secrets, which are stored elsewhere.
-_OF_HOSTS = ("trainingService", "experimentWorkingDirectory", "sinks")
-_AT_THE_CALLER = 5  # how many calls are between the warning and the program
+_OF_HOSTS = ("trainingService", "experimentWorkingDirectory")
 _PICKLES = "function"  # folder in the experiment's folder
 _LIMITS = ("trialConcurrency", "maxTrialNumber", "maxExperimentDuration")
 
@@ -143,12 +141,10 @@ def _continued(
         )
     checked()
     if unused := _unused(stored, config):
-        warnings.warn(
+        warn(
             f"experiment {name!r} exists already, with other values than this call gives for: "
             f"{', '.join(unused)}. It keeps its own. Give this one another name, or change what can be "
-            f"changed: Run.attach({name!r}).update(...)",
-            UserWarning,
-            stacklevel=_AT_THE_CALLER,
+            f"changed: Run.attach({name!r}).update(...)"
         )
     given = {field: config[field] for field in _LIMITS if config.get(field) is not None}  # others stay
     changes = {field: value for field, value in given.items() if value != stored.get(field)}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, overload
 
 from nnimgr.python.connection import Connection
-from nnimgr.python.errors import ArgumentError, Error
+from nnimgr.python.errors import ArgumentError, Error, warn
 from nnimgr.spelling import nearest
 
 __all__ = ["Checkpoint", "Leg", "Trial", "Trials"]
@@ -187,7 +186,7 @@ class Trial:
             body["checkpoint"] = {"attempt": at.attempt, "number": at.number}
         added = self._connection.add("trials", self.id, "fork", body=body)
         for sentence in added["warnings"]:
-            warnings.warn(sentence, UserWarning, stacklevel=2)
+            warn(sentence)
         return Trial(self._connection, self._connection.get("trials", added["id"]))
 
     def _detail(self) -> Any:

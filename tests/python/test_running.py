@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -198,8 +199,9 @@ def test_a_run_is_watched_and_changed(port: int) -> None:
     )
     with pytest.raises(TimeoutError, match=in_lines(f"experiment {run.id} has not ended")):
         run.wait(0.01, show="nothing")
-    with pytest.warns(UserWarning, match="x is 0, outside randint"):
+    with pytest.warns(UserWarning, match="x is 0, outside randint") as caught:
         added = run.add({"x": 0})
+    assert caught[0].filename == __file__
     run.update(at_once=3, trials=5, hours=None)
     assert added.parameters == {"x": 0}
     until(lambda: run.trials[added.number].status == "SUCCEEDED")
@@ -208,8 +210,9 @@ def test_a_run_is_watched_and_changed(port: int) -> None:
     other.pause()
     until(lambda: other.refresh().status == "PAUSED")
     saved = other.checkpoints[-1]
-    with pytest.warns(UserWarning, match="x is 0, outside randint"):
+    with pytest.warns(UserWarning, match="x is 0, outside randint") as caught:
         fork = other.fork({"x": 0})
+    assert caught[0].filename == __file__
     until(lambda: fork.refresh().status == "SUCCEEDED")
     assert fork.curve()[0] == (saved.step, float((saved.step or 0) + 1))
     other.resume()
@@ -244,6 +247,30 @@ def test_events_come_once_whatever_is_killed(port: int) -> None:
     assert seen == [(event.number, event.kind) for event in run.events()]
     assert [number for number, _ in seen] == sorted({number for number, _ in seen})
     assert [kind for _, kind in seen].count("TrialEnded") == 3
+
+
+def test_a_further_call_names_what_it_cannot_change(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RESULTS", "rows")
+    goal: Any = {"minimize": True, "name": "late", "trials": 1}
+    sinks: list[Any] = ["csv", {"name": "jsonl", "classArgs": {"directory": "${env:RESULTS}"}}]
+    tune("mine.py:square", SPACE, sinks=sinks, server=port, show="nothing", **goal)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tune("mine.py:square", SPACE, sinks=sinks, show="nothing", **goal)
+    other: Any = {"sinks": ["csv"], "assessor": "Medianstop", **goal}
+    for call in (
+        lambda: tune("mine.py:square", SPACE, show="nothing", **other),
+        lambda: Experiment("mine.py:square", SPACE, **other).start(),
+    ):
+        with pytest.warns(UserWarning) as caught:
+            call()
+        (warning,) = caught
+        assert str(warning.message) == (
+            "experiment 'late' exists already, with other values than this call gives for: assessor, sinks. "
+            "It keeps its own. Give this one another name, or change what can be changed: "
+            "Run.attach('late').update(...)"
+        )
+        assert (warning.filename, warning.lineno) == (__file__, call.__code__.co_firstlineno)
 
 
 def test_a_wrong_argument_starts_no_server(port: int) -> None:
