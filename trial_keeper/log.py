@@ -13,7 +13,8 @@ LEAST = 4096  # smallest size in bytes that has room for the line about lost byt
 _CHUNK = 1 << 20
 _RULES = b"=-_*#~+. \t"  # a line of these alone says nothing
 _TRACEBACK = b"Traceback (most recent call last):"
-_PREFIXES = (b" ", b"[", b"(")  # of lines whose indentation is unknown: groups of exceptions, torchrun, Ray
+_GROUP = b"  + Exception Group " + _TRACEBACK
+_OF_OTHERS = (b"[", b"(")  # beginnings of lines whose indentation is unknown: of torchrun and of Ray
 _PARAMETERS = bytes(range(0x20, 0x40))  # between ESC [ and the letter that ends the sequence
 _TORCHRUN = (  # in the first line of what torchrun writes when a worker has failed; the second: before 2.3
     b" torch/distributed/elastic/multiprocessing/api.py:",
@@ -81,13 +82,14 @@ class CappedLog:
 
         After a Python traceback, the first line of its exception stands before the last line, unless it has
         the same: the message may have many lines, or the program may have caught the exception and ended with
-        a message of its own. What torchrun writes about the workers after their own output does not count.
+        a message of its own. The exceptions in a group, and what torchrun writes about the workers after
+        their own output, do not count.
         """
         try:
             text = os.pread(self._fd, limit, max(0, self._size - limit))
         except OSError:
             return b""
-        lines = [line.rstrip() for line in _uncoloured(text).split(b"\n")]
+        lines = _ungrouped([line.rstrip() for line in _uncoloured(text).split(b"\n")])
         report = next((at for at, line in enumerate(lines) if any(mark in line for mark in _TORCHRUN)), None)
         raised, last = _raised(lines[:report]), _last(lines[:report]) or _last(lines)
         if not raised or raised in last:
@@ -133,6 +135,25 @@ def _uncoloured(text: bytes) -> bytes:
     return first + b"".join(part.lstrip(_PARAMETERS)[1:] for part in rest)
 
 
+def _ungrouped(lines: list[bytes]) -> list[bytes]:
+    """Return the lines with each traceback of a group of exceptions as that of a single exception.
+
+    The exceptions in the group are left out.
+    """
+    found: list[bytes] = []
+    in_group = False
+    for line in lines:
+        if line.endswith(_GROUP) and not line.startswith(_OF_OTHERS):
+            in_group = True
+            found.append(_TRACEBACK)
+        elif in_group and line.startswith(b"  |"):
+            found.append(line[4:])
+        elif not (in_group and line.startswith(b"  ") and line.lstrip()[:1] in (b"|", b"+")):
+            in_group = False
+            found.append(line)
+    return found
+
+
 def _last(lines: list[bytes]) -> bytes:
     """Return the last line that is more than a rule, or b""."""
     return next((line.strip() for line in reversed(lines) if line.strip(_RULES)), b"")
@@ -141,7 +162,7 @@ def _last(lines: list[bytes]) -> bytes:
 def _raised(lines: list[bytes]) -> bytes:
     """Return the first line of the exception of the last Python traceback, or b""."""
     for at in reversed(range(len(lines))):
-        if lines[at].endswith(_TRACEBACK) and not lines[at].startswith(_PREFIXES):
+        if lines[at].endswith(_TRACEBACK) and not lines[at].startswith((b" ", *_OF_OTHERS)):
             return said_by_exception(lines[at + 1 :])
     return b""
 

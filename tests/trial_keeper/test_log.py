@@ -72,6 +72,25 @@ Traceback (most recent call last):
 """
 
 
+GROUP = b"""\
+  + Exception Group Traceback (most recent call last):
+  |   File "train.py", line 3, in <module>
+  | ExceptionGroup: two loaders failed (2 sub-exceptions)
+  +-+---------------- 1 ----------------
+    | ExceptionGroup: inner (1 sub-exception)
+    +-+---------------- 1 ----------------
+      | Traceback (most recent call last):
+      |   File "train.py", line 1, in load
+      | OSError: no file
+      |
+      | second line
+      +------------------------------------
+    +---------------- 2 ----------------
+    | KeyError: 'b'
+    +------------------------------------
+"""
+
+
 @pytest.mark.parametrize(
     ("written", "line"),
     [
@@ -98,6 +117,16 @@ Traceback (most recent call last):
         ),
         (b"[rank1]: " + TRACEBACK.replace(b"\n", b"\n[rank1]: ") + b"OSError: no\n", b"[rank1]: OSError: no"),
         (TRACEBACK, b"raise ValueError(text)"),
+        (GROUP, b"ExceptionGroup: two loaders failed (2 sub-exceptions)"),
+        (
+            GROUP.replace(b"failed (", b"failed:\n  |\n  | both (") + b"clean\n",
+            b"ExceptionGroup: two loaders failed: both (2 sub-exceptions) ... clean",
+        ),
+        (GROUP + b"\nDuring handling:\n\n" + TRACEBACK + b"KeyError: 'lr'\n", b"KeyError: 'lr'"),
+        (
+            TRACEBACK + b"KeyError: 'lr'\n\nDuring handling:\n\n" + GROUP + REPORT,
+            b"ExceptionGroup: two loaders failed (2 sub-exceptions)",
+        ),
         (b"one\ntwo\n\n", b"two"),
         (b"\x1b[1;31mERROR\x1b[0m no \x1b[Kdata\x1b[\n", b"ERROR no data"),
         (b"\x1b[31mit failed\x1b[0m\n\x1b[2m-----\x1b[0m\n", b"it failed"),
