@@ -64,14 +64,17 @@ def arrow_page(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any
 def _kind(columns: Columns, name: str) -> str:
     """Return the kind of a field: text, time, whole or number.
 
-    A column of categories is text, unless all of them are numbers. A column of numbers is whole if all are.
+    A column of categories is text, unless all of them are numbers or None. A column of numbers is whole if
+    all are.
     """
     if name == _ID:
         return "text"
     if name in TIMES:
         return "time"
     categories = columns.categories.get(name)
-    if categories is not None and not all(type(value) in (int, float) for value in categories):
+    if categories is not None and not all(
+        value is None or type(value) in (int, float) for value in categories
+    ):
         return "text"
     values = columns.numbers(name)
     values = values[~np.isnan(values)]
@@ -107,6 +110,8 @@ def _texts(columns: Columns, name: str, rows: Array) -> list[str | None]:
     if categories is None:
         return [None if np.isnan(value) else repr(value) for value in columns.numbers(name)[rows].tolist()]
     texts: dict[int, str] = {
-        code: value if isinstance(value, str) else json.dumps(value) for code, value in enumerate(categories)
+        code: value if isinstance(value, str) else json.dumps(value)
+        for code, value in enumerate(categories)
+        if value is not None
     }
     return [texts.get(code) for code in columns.arrays[name][rows].tolist()]

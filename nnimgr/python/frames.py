@@ -48,7 +48,9 @@ def frame_of(content: bytes, space: Mapping[str, Any]) -> pandas.DataFrame:
         if "categories" in column:
             codes = np.where(values == np.iinfo(kind).max, -1, values.astype(np.int32))
             values = pd.Categorical.from_codes(codes, pd.Index(range(len(column["categories"]))))
-            values = values.rename_categories(_labels(column["categories"]))
+            known = [code for code, each in enumerate(column["categories"]) if each is not None]
+            values = values.set_categories(known)  # None is a missing value
+            values = values.rename_categories(_labels([column["categories"][code] for code in known]))
         elif column["name"] in _TIMES:
             values = pd.to_datetime(header["originAt"]) + pd.to_timedelta(values, unit="s")
         elif column["name"] in integers:

@@ -158,7 +158,8 @@ class Results:
         """Return all trials as a data frame, with one row for each trial. The index is the trial's number.
 
         Its columns are the parameters, ``value``, ``status``, further metrics and times. A name that is both
-        a parameter and something else has a prefix: ``parameters.status``.
+        a parameter and something else has a prefix: ``parameters.status``. A parameter that is None is a
+        missing value.
         """
         from nnimgr.python.frames import frame_of
 

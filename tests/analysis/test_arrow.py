@@ -42,7 +42,14 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]
     home = Home.find()
     trials = [
         dataclasses.replace(
-            trial, parameters={"x": trial.parameters["x"], "n": number, "c": ["a", 1][number % 2]}
+            trial,
+            parameters={
+                "x": trial.parameters["x"],
+                "n": number,
+                "c": ["a", 1][number % 2],
+                "none_or_3": [None, 3][number % 2],
+                "mixed": [None, True, 1, "a"][number],
+            },
         )
         for number, trial in enumerate(TRIALS)
     ]
@@ -52,7 +59,7 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]
 
 def test_a_table_has_a_row_for_each_trial(database: tuple[str, str]) -> None:
     table = table_of(lambda: stream(Answers(), *database))
-    assert table.column_names[:6] == ["number", "id", "x", "n", "c", "value"]
+    assert table.column_names[:6] == ["number", "id", "x", "n", "c", "none_or_3"]
     assert {
         name: str(table.schema.field(name).type) for name in ("number", "x", "n", "c", "value", "started")
     } == {
@@ -71,6 +78,13 @@ def test_a_table_has_a_row_for_each_trial(database: tuple[str, str]) -> None:
     assert [row["status"] for row in rows] == [str(trial.status) for trial in TRIALS]
     assert rows[0]["started"] == at(2) and rows[2]["started"] is None
     assert rows[0]["ended"] == datetime.fromtimestamp(at(9).timestamp(), UTC)
+
+
+def test_none_is_a_missing_value(database: tuple[str, str]) -> None:
+    table = table_of(lambda: stream(Answers(), *database))
+    assert str(table.schema.field("none_or_3").type) == "int64"
+    assert table.column("none_or_3").to_pylist() == [None, 3, None, 3]
+    assert table.column("mixed").to_pylist() == [None, "true", "1", "a"]
 
 
 def test_chosen_columns(database: tuple[str, str]) -> None:

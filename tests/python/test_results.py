@@ -68,6 +68,21 @@ def test_a_frame_has_a_row_for_each_trial() -> None:
     assert frame["parameters.status"].isna()[0] and frame["parameters.status"][2] is True
 
 
+def test_none_is_a_missing_value() -> None:
+    columns = [
+        PackedColumn("sequence", np.array([0, 1, 2, 3], np.uint32)),
+        PackedColumn("parameters.none_or_3", np.array([0, 1, 255, 1], np.uint8), [None, 3]),
+        PackedColumn("parameters.mixed", np.array([2, 1, 0, 255], np.uint8), [1, None, True]),
+        PackedColumn("parameters.none", np.array([0, 0, 0, 0], np.uint8), [None]),
+    ]
+    frame = frame_of(pack({"originAt": "2026-01-02T03:04:05+00:00", "rows": 4}, columns), {})
+    assert list(frame["none_or_3"].isna()) == [True, False, True, False]
+    assert list(frame["none_or_3"].cat.categories) == [3] and frame["none_or_3"].dropna().mode()[0] == 3
+    assert list(frame["mixed"].fillna("true")) == ["true", "true", "1", "true"]
+    assert list(frame["mixed"].isna()) == [False, True, False, True]
+    assert frame["none"].isna().all()
+
+
 def test_without_pandas_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     imported = builtins.__import__
 
