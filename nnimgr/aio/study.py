@@ -11,7 +11,7 @@ from typing import Any, overload
 import nnimgr
 from nnimgr.aio.running import Results, Run, Trial
 from nnimgr.aio.threads import Wrapper, function, in_thread, method, own, read
-from nnimgr.python.asked import Value
+from nnimgr.python.asked import Array, Value
 
 __all__ = ["AskedTrial", "Study"]
 
@@ -145,7 +145,7 @@ class Study(Wrapper[nnimgr.Study]):
         return [AskedTrial(trial) for trial in asked]
 
     async def tell(
-        self, trial: AskedTrial | list[AskedTrial], value: Value | list[Value], *, ask: int = 0
+        self, trial: AskedTrial | list[AskedTrial], value: Value | list[Value] | Array, *, ask: int = 0
     ) -> list[AskedTrial]:
         """End a trial, or a list of trials, and ask for further ones, as ``nnimgr.Study.tell`` does."""
         ended = trial.of if isinstance(trial, AskedTrial) else [each.of for each in trial]

@@ -9,7 +9,7 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from nnimgr.python.definition import plain_number
 from nnimgr.python.errors import ArgumentError, Error, LateResult
@@ -17,7 +17,7 @@ from nnimgr.python.exchange import Exchange
 from nnimgr.rules.terms import TrialStatus
 from trial_keeper.log import said_by_exception
 
-__all__ = ["AskedTrial", "Value", "end_of", "result_of"]
+__all__ = ["Array", "AskedTrial", "Value", "end_of", "result_of"]
 
 Value = float | Mapping[str, Any]
 """Result of a trial: a number, or a mapping with a number for each objective and further metrics."""
@@ -25,6 +25,12 @@ Value = float | Mapping[str, Any]
 _LONGEST_ERROR = 2000
 _NOTHING_RETURNED = "the function returned None: return a number from the function"
 _NO_RESULT = "the program left the trial without a result: it did not call trial.tell(value)"
+
+
+class Array(Protocol):
+    """Array of results: of numpy, pandas or torch, for example."""
+
+    def tolist(self) -> Any: ...
 
 
 class AskedTrial:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 from nnimgr.home import Home
 from nnimgr.python import space as spaces
 from nnimgr.python.arguments import checks_arguments
-from nnimgr.python.asked import AskedTrial, Value, end_of, result_of
+from nnimgr.python.asked import Array, AskedTrial, Value, end_of, result_of
 from nnimgr.python.connection import Connection
 from nnimgr.python.definition import (
     algorithm_field,
@@ -157,11 +157,11 @@ class Study:
     def tell(
         self,
         trial: AskedTrial | Sequence[AskedTrial],
-        value: Value | Sequence[Value],
+        value: Value | Sequence[Value] | Array,
         *,
         ask: int = 0,
     ) -> list[AskedTrial]:
-        """End a trial with its result, or a list of trials with a list of results, in one request.
+        """End a trial with its result, or a list of trials with a list or array of results, in one request.
 
         ``ask``: number of further trials to ask for in the same request, which are returned. They take the
         results into account. The list is empty if the study has ended.
@@ -171,10 +171,11 @@ class Study:
         """
         if isinstance(trial, AskedTrial):
             pairs: list[tuple[AskedTrial, Any]] = [(trial, value)]
-        elif isinstance(value, Sequence) and len(value) == len(trial):
-            pairs = list(zip(trial, value, strict=True))
         else:
-            raise ArgumentError("value: must be a list with one result for each trial")
+            results = value.tolist() if hasattr(value, "tolist") else value
+            if not isinstance(results, Sequence) or len(results) != len(trial):
+                raise ArgumentError("value: must be a list or an array with one result for each trial")
+            pairs = list(zip(trial, results, strict=True))
         ends = [(each, end_of(result_of(result, {}))) for each, result in pairs]
         answer = self._call(ends, ask)
         if answer.late is not None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from nnimgr import ArgumentError, AskedTrial, Ended, Error, LateResult, Run, Study, space, tune
@@ -89,6 +90,17 @@ def test_trials_are_asked_for_and_told(study: Study) -> None:
     assert study.best_params == study.best.parameters
     assert study.results.trials[0].curve() == [(0, 9.0)] and study.results.trials[4].result["loss"] == 7
     assert study.results.trials[0].reason == "its program has told the result"
+
+
+def test_an_array_has_a_result_for_each_trial(study: Study) -> None:
+    trials = study.ask(3)
+    for wrong in (np.array([1.0, 2.0]), np.array(1.0), {"default": 1.0}):
+        with pytest.raises(ArgumentError) as caught:
+            study.tell(trials, wrong)
+        told = "value: must be a list or an array with one result for each trial"
+        assert caught.value.sentence == told
+    assert len(study.tell(trials, np.array([1.5, 2.5, 3.5]), ask=2)) == 2
+    assert [each.value for each in study.results][:3] == [1.5, 2.5, 3.5]
 
 
 def test_ends_without_a_result_have_their_reasons(study: Study) -> None:

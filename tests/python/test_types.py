@@ -9,6 +9,8 @@ from mypy import api
 PROGRAM = """
 import asyncio
 
+import numpy as np
+
 from nnimgr import AskedTrial, Study, aio, space
 
 SPACE = {"x": space.uniform(-5, 5)}
@@ -30,6 +32,7 @@ def ask_and_tell() -> None:
             trial.tell(square(trial.params))
     trials: list[AskedTrial] = study.ask(2)
     trials = study.tell(trials, [square(each.params) for each in trials], ask=2)
+    trials = study.tell(trials, np.array([1.0, 2.0]), ask=2)
     study.optimize(square, trials=3)
     reveal_type(study.best_value)
 
