@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from nnimgr.python import space as spaces
 from nnimgr.python.arguments import checks_arguments
 from nnimgr.python.errors import ArgumentConflict, ArgumentError, Error, argument_of
-from nnimgr.python.options import Goal, Ship, conditions_of, duration_of
+from nnimgr.python.options import Goal, Ship, algorithm_field, conditions_of, duration_of
 from nnimgr.python.trainable import (
     Trainable,
     Work,
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Experiment",
-    "algorithm_field",
     "defaulted_fields",
     "goal_fields",
     "id_of",
@@ -227,17 +226,6 @@ def goal_fields(maximize: Goal, minimize: Goal) -> dict[str, Any]:
                 raise ArgumentError(f"{mode}: the metric {name!r} is given twice")
             objectives[str(name)] = mode
     return {"objectives": objectives}
-
-
-def algorithm_field(
-    given: str | Mapping[str, Any] | None, *, seed: int | None = None
-) -> dict[str, Any] | None:
-    if given is None:
-        return None
-    found: dict[str, Any] = {"name": given} if isinstance(given, str) else dict(given)
-    if seed is not None:
-        found["classArgs"] = {**(found.get("classArgs") or {}), "seed": seed}
-    return found
 
 
 def _service(machines: Sequence[str | Mapping[str, Any]] | Mapping[str, Any] | None) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from nnimgr.python.errors import ArgumentError
 
-__all__ = ["SHIPS", "SHOWS", "Goal", "Ship", "Show", "conditions_of", "duration_of"]
+__all__ = ["SHIPS", "SHOWS", "Goal", "Ship", "Show", "algorithm_field", "conditions_of", "duration_of"]
 
 Goal = str | bool | Sequence[str] | None
 """Metric, or metrics, to maximize or minimize. True: a result is one number."""
@@ -36,3 +37,19 @@ def duration_of(hours: float) -> str:
     if not isinstance(hours, int | float) or not 0 < hours < math.inf:
         raise ArgumentError(f"hours: must be a number greater than 0, not {hours!r}")
     return f"{math.ceil(hours * 3600)}s"
+
+
+def algorithm_field(
+    given: str | Mapping[str, Any] | None, *, seed: int | None = None
+) -> dict[str, Any] | None:
+    """Return the field for an algorithm or a sink. A relative ``codeDirectory`` starts from the working
+    directory.
+    """
+    if given is None:
+        return None
+    found: dict[str, Any] = {"name": given} if isinstance(given, str) else dict(given)
+    if isinstance(found.get("codeDirectory"), str | os.PathLike):
+        found["codeDirectory"] = os.path.abspath(os.path.expanduser(found["codeDirectory"]))
+    if seed is not None:
+        found["classArgs"] = {**(found.get("classArgs") or {}), "seed": seed}
+    return found

@@ -22,7 +22,7 @@ from nnimgr.python.arguments import checks_arguments
 from nnimgr.python.connection import Connection
 from nnimgr.python.errors import Error, translated, warn, with_calls
 from nnimgr.python.interrupts import without_traceback
-from nnimgr.python.options import Show, conditions_of, duration_of
+from nnimgr.python.options import Show, algorithm_field, conditions_of, duration_of
 from nnimgr.python.results import Results
 from nnimgr.python.trials import Trial, Trials
 
@@ -227,8 +227,8 @@ class Run:
         changes = {field: given[name] for name, field in _FIELDS.items() if given[name] is not KEEP}
         if isinstance(space, Mapping):
             changes["searchSpace"] = plain(space)
-        if isinstance(tuner, str):
-            changes["tuner"] = {"name": tuner}
+        if not isinstance(tuner, _Keep):
+            changes["tuner"] = algorithm_field(tuner)
         if hours is not None and not isinstance(hours, _Keep):
             changes["maxExperimentDuration"] = duration_of(hours)
         if constraints is not None and not isinstance(constraints, _Keep):

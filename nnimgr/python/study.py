@@ -13,7 +13,6 @@ from nnimgr.python.arguments import checks_arguments
 from nnimgr.python.asked import Array, AskedTrial, Value, end_of, result_of
 from nnimgr.python.connection import Connection
 from nnimgr.python.definition import (
-    algorithm_field,
     defaulted_fields,
     goal_fields,
     id_of,
@@ -21,7 +20,7 @@ from nnimgr.python.definition import (
 )
 from nnimgr.python.errors import ArgumentError, Ended, Error, LateResult
 from nnimgr.python.exchange import Exchange
-from nnimgr.python.options import Goal, conditions_of, duration_of
+from nnimgr.python.options import Goal, algorithm_field, conditions_of, duration_of
 from nnimgr.python.results import Results
 from nnimgr.python.running import Run
 from training_services.keepers.names import NO_COMMAND

@@ -14,8 +14,10 @@ import numpy
 import pytest
 import yaml
 
-from nnimgr import ArgumentError, Error, Experiment, space
+from nnimgr import ArgumentError, Error, Experiment, Run, space
 from nnimgr.client.errors import ClientError
+from nnimgr.home import Home
+from nnimgr.python.connection import Connection
 from nnimgr.python.errors import argument_of, translated, with_calls
 from nnimgr.python.trainable import IMPORTING, check_guard, refuse_inside_a_trial, work_of
 from nnimgr.search_space import validate
@@ -125,6 +127,24 @@ def test_arguments_become_fields() -> None:
         "trialCommand": "true",
         "debug": True,
     }
+
+
+def test_a_relative_code_directory_starts_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = {"className": "mine.Mine", "codeDirectory": Path("algorithms")}
+    kept = {"className": "mine.Mine", "codeDirectory": str(tmp_path / "algorithms")}
+    found = config(tuner=given, assessor=given, scheduler=given, sinks=[given])
+    assert [found["tuner"], found["assessor"], found["scheduler"], *found["sinks"]] == [kept] * 4
+
+    class Recording(Connection):
+        def change(self, changes: dict[str, Any]) -> Any:
+            self.changes = changes
+
+    connection = Recording(Home.find(), "abc")
+    Run(connection).update(tuner={**given, "codeDirectory": "algorithms"})
+    assert connection.changes == {"tuner": kept}
 
 
 @pytest.mark.parametrize(
