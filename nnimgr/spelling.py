@@ -1,10 +1,12 @@
-"""Finds the name that a user has probably meant, for error messages, and writes sentences with a capital."""
+"""Finds the name that a user has probably meant, for error messages, and writes sentences with a capital and
+texts of user code's objects.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["capital", "nearest"]
+__all__ = ["capital", "error_text", "nearest", "text_of"]
 
 _BEGINNING = 4  # fewest letters of a word that counts as the beginning of a longer name
 _PART = 3  # fewest letters of a word that counts as a part of a longer name
@@ -53,6 +55,20 @@ def capital(sentence: str) -> str:
     first = sentence.partition(" ")[0].rstrip(".:,;")
     is_name = first != first.lower() or not first.isascii() or any(each in _IN_NAMES for each in first)
     return sentence if is_name else f"{sentence[:1].upper()}{sentence[1:]}"
+
+
+def text_of(value: object) -> str:
+    """Return ``str(value)``. If that fails in user code, return what Python's tracebacks show instead."""
+    try:
+        return str(value)
+    except Exception:
+        return f"<{'exception' if isinstance(value, BaseException) else 'object'} str() failed>"
+
+
+def error_text(error: BaseException) -> str:
+    """Return an exception's type and message: "ValueError: too small"; the type alone without a message."""
+    text = text_of(error).strip()
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _plain(name: str) -> str:

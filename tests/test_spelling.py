@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nnimgr.config.model import ExperimentConfig
-from nnimgr.spelling import capital, nearest
+from nnimgr.spelling import capital, error_text, nearest, text_of
 
 FIELDS = [str(field.alias) for field in ExperimentConfig.model_fields.values()]
 
@@ -69,3 +69,19 @@ def test_names_keep_their_form() -> None:
 )
 def test_a_sentence_begins_with_a_capital_unless_it_begins_with_a_name(sentence: str, written: str) -> None:
     assert capital(sentence) == written
+
+
+class Silent(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class NoText:
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def test_the_text_of_an_object_never_raises() -> None:
+    assert error_text(KeyError("lr")) == "KeyError: 'lr'" and error_text(ValueError()) == "ValueError"
+    assert error_text(Silent()) == "Silent: <exception str() failed>"
+    assert text_of(3) == "3" and text_of(NoText()) == "<object str() failed>"

@@ -15,6 +15,7 @@ from nnimgr.dispatcher import registry
 from nnimgr.dispatcher.channel import OWN_CODE, Channel, Meanwhile
 from nnimgr.dispatcher.messages import Failed, Start
 from nnimgr.dispatcher.registered import Registered
+from nnimgr.spelling import error_text, text_of
 
 __all__ = ["Calls", "Doomed", "short_sentence"]
 
@@ -59,10 +60,10 @@ class Calls:
         except Doomed:
             raise
         except Exception as error:
-            sentence = f"the {self._role}'s {call} raised {_named(error)}"
+            sentence = f"the {self._role}'s {call} raised {short_sentence(error_text(error))}"
             return Failed(call=call, sentence=sentence, traceback=_shown(error), trial_id=trial_id)
         except BaseException as error:
-            sentence = f"the {self._role} ended its process in {call}: {_named(error)}"
+            sentence = f"the {self._role} ended its process in {call}: {short_sentence(error_text(error))}"
             self.channel.send(Failed(call=call, sentence=sentence, traceback=_shown(error), fatal=True))
             raise
 
@@ -153,13 +154,8 @@ class Calls:
 
 def short_sentence(text: Any) -> str:
     """Return a text of user code in one line, cut off if it is too long for a sentence."""
-    line = " ".join(str(text).split())
+    line = " ".join(text_of(text).split())
     return line if len(line) <= LONGEST_SENTENCE else f"{line[: LONGEST_SENTENCE - 3]}..."
-
-
-def _named(error: BaseException) -> str:
-    text = str(error).strip()
-    return short_sentence(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
 
 def _shown(error: BaseException) -> str:

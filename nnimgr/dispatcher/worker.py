@@ -20,6 +20,7 @@ from nnimgr.dispatcher.channel import Channel
 from nnimgr.dispatcher.messages import Environment, Failed, Leave, Start
 from nnimgr.dispatcher.registry import is_builtin
 from nnimgr.dispatcher.tuner import TunerHost
+from nnimgr.spelling import error_text
 
 if TYPE_CHECKING:
     from nnimgr.dispatcher.scheduler import SchedulerHost
@@ -62,9 +63,7 @@ def main() -> int:
     except Exception as error:
         import traceback
 
-        sentence = (
-            f"the {start.role}'s process failed outside of the {start.role}: {type(error).__name__}: {error}"
-        )
+        sentence = f"the {start.role}'s process failed outside of the {start.role}: {error_text(error)}"
         channel.send(Failed(call="process", sentence=sentence, traceback=traceback.format_exc(), fatal=True))
         return 1
 

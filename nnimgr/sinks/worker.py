@@ -22,6 +22,7 @@ from typing import Any, TextIO
 from nnimgr.child import name_process
 from nnimgr.sink import Sink, SinkError
 from nnimgr.sinks.reading import EventSource
+from nnimgr.spelling import error_text
 
 __all__ = ["loaded", "main"]
 
@@ -40,7 +41,7 @@ def main() -> None:
         sys.exit(1)
     except Exception as error:
         traceback.print_exc()
-        _say(out, failed=f"{type(error).__name__}: {error}")
+        _say(out, failed=error_text(error))
         sys.exit(1)
 
 

@@ -43,6 +43,20 @@ class Fails(Sink):
 """
 
 
+SILENT = """
+from nnimgr.sink import Sink
+
+class NoText(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+class Silent(Sink):
+    def open(self, experiment):
+        raise NoText
+    def write(self, events): ...
+"""
+
+
 HANGS = """
 import time
 from nnimgr.sink import Sink
@@ -208,6 +222,22 @@ async def test_a_failing_sink_says_why_and_is_tried_again(start: SinkStart, tmp_
     await until(lambda: not there.notices)
     await there.close()
     assert ready.with_suffix(".done").read_text() == str(state.number)
+
+
+async def test_an_error_of_a_sink_whose_text_fails_does_not_hide_itself(
+    start: SinkStart, tmp_path: Path
+) -> None:
+    (tmp_path / "own.py").write_text(SILENT)
+    there = SinkProcesses(
+        lambda: 1, lambda index: replace(start, title="Silent", target="own:Silent", code=str(tmp_path))
+    )
+    there.turned(state_of(start))
+    await until(lambda: bool(there.notices))
+    (notice,) = there.notices.values()
+    assert notice.subject == (
+        "the sink Silent has failed and is started again: NoText: <exception str() failed>"
+    )
+    await there.close()
 
 
 @pytest.mark.parametrize(

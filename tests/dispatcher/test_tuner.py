@@ -167,6 +167,20 @@ async def test_an_exception_while_generating_ends_the_process(host: Host) -> Non
     assert "exited with status 1" in await tuner.exited()
 
 
+async def test_an_exception_whose_text_fails_does_not_hide_itself(host: Host) -> None:
+    code = dedented(
+        """
+        class Silent(Exception):
+            def __str__(self): raise RuntimeError("no text")
+        """
+    ) + RECORDER.replace("self.at += 1", "raise Silent")
+    tuner = await host(code=code)
+    tuner.ask(0)
+    failed = await tuner.expect(m.Failed)
+    assert failed.sentence == "the tuner's generate_parameters raised Silent: <exception str() failed>"
+    assert failed.traceback.endswith("Silent: <exception str() failed>\n")
+
+
 @pytest.mark.parametrize(
     ("value", "told"),
     [
