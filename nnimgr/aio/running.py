@@ -118,6 +118,13 @@ class Run(Wrapper[nnimgr.Run]):
     update = method(nnimgr.Run.update)
     add = method(nnimgr.Run.add, Trial)
 
+    def __repr__(self) -> str:
+        return f"<aio.Run {self.id}>"
+
+    def _ipython_display_(self) -> None:
+        """Show the run live in a notebook, as ``nnimgr.Run`` does."""
+        self.of._ipython_display_()
+
     @classmethod
     async def attach(cls, word: str) -> Run:
         """Return the experiment with this id, name or beginning of an id. It may run, or be stopped."""

@@ -27,7 +27,11 @@ class Wrapper(Generic[S]):
         self.of = of
 
     def __repr__(self) -> str:
-        return f"<aio.{type(self).__name__}>"
+        return f"<aio.{type(self).__name__}>"  # without a request, which would block the event loop
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Show in IPython what the synchronous object shows, also if this asks the server."""
+        printer.text(repr(self.of))
 
 
 async def in_thread(work: Callable[[], R], *, unused: Callable[[R], object] | None = None) -> R:

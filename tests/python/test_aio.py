@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -73,6 +74,14 @@ async def test_a_search_is_run_and_followed(port: int) -> None:
     assert await again.status() == "DONE" and [trial.number for trial in await results.top(1)] == [2]
     with pytest.raises(nnimgr.Error):
         await aio.Run.attach("unknown")
+
+
+async def test_ipython_shows_what_it_shows_of_the_synchronous_objects(port: int) -> None:
+    results = await aio.tune("mine.py:square", SPACE, minimize=True, trials=1, server=port, show="nothing")
+    shown: list[str] = []
+    results._repr_pretty_(SimpleNamespace(text=shown.append), False)
+    assert shown == [repr(results.of)] and "DONE, best " in shown[0]
+    assert repr(results) == "<aio.Results>"
 
 
 async def test_trials_are_asked_for_and_told(port: int) -> None:

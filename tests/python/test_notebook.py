@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nnimgr import Experiment, Run, space, tune
+from nnimgr import Experiment, Run, aio, space, tune
 from nnimgr.python.notebook_page import improved, page
 from tests.python.test_running import until
 
@@ -124,8 +124,10 @@ def test_a_waiting_cell_shows_why_trials_fail(port: int, notebook: FakeNotebook)
     assert f"Trial 1 ({results.errors[-1].id}) FAILED: {reason}</div>" in unescape(html)
     notebook.shown.clear()
     run = Run.attach(results.trials[0]._connection.id)
-    run._ipython_display_()
-    assert reason in next(iter(notebook.shown.values()))
+    for shown in (run, aio.Run(run)):
+        shown._ipython_display_()
+        assert reason in notebook.shown.popitem()[1]
+    assert repr(aio.Run(run)) == f"<aio.Run {run.id}>"
 
 
 def test_a_run_shows_itself_in_the_background(port: int, notebook: FakeNotebook) -> None:
