@@ -121,8 +121,10 @@ def _problems(profile: Mapping[str, Any], failed: Mapping[str, Any] | None) -> I
     if failed is not None:
         yield _error(failure_lines(failed, profile["id"])[0])
         if has_output(failed):
-            calls = f"Run.attach({profile['id']!r}).trials[{failed['sequence']}].logs('stderr')"
-            yield f'<div style="color:{_SOFT};font-size:12px">Its output: {escape(calls)}</div>'
+            # The reason ends with a line of stderr, if there is one.
+            logs = "logs('stderr')" if ": " in failed["reason"] else "logs()"
+            call = f"Run.attach({profile['id']!r}).trials[{failed['sequence']}].{logs}"
+            yield f'<div style="color:{_SOFT};font-size:12px">Its output: {escape(call)}</div>'
 
 
 def _error(sentence: str) -> str:

@@ -103,6 +103,8 @@ def test_the_reason_of_the_last_failure_is_shown() -> None:
     html = unescape(page(PROFILE, top=[], curve=[], failed=failed))
     assert "Trial 3 (k3x9z) FAILED: exited with code 1: KeyError: 'y'</div>" in html
     assert "Its output: Run.attach('abc').trials[3].logs('stderr')</div>" in html
+    quiet = unescape(page(PROFILE, top=[], curve=[], failed={**failed, "reason": "exited with code 1"}))
+    assert "Its output: Run.attach('abc').trials[3].logs()</div>" in quiet
     assert "Its output" not in page(PROFILE, top=[], curve=[], failed={**failed, "logPath": ""})
 
 
