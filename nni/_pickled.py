@@ -36,7 +36,7 @@ def load(file: str) -> Any:
         )
     # cloudpickle's files are beside the pickle, so its version is that of the pickle.
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(file)), header["cloudpickle"]))
-    for name, text in header["sources"].items():
+    for name, text in header.get("sources", {}).items():  # earlier versions have written none
         _show_lines(name, text)
     return pickle.loads(content)  # noqa: S301  the user's own function, from the user's own experiment
 
