@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from nnimgr.home import Home
 from nnimgr.index import Index
 from nnimgr.rules import facts as f
 from nnimgr.store.writer import ExperimentWriter
 from tests.cli.fake import FakeServer
 from tests.store.test_store import StoredLife
 
-__all__ = ["add_ended"]
+__all__ = ["add_ended", "store_ended"]
 
 
 async def add_ended(server: FakeServer, experiment_id: str, log_dir: Path, how: str) -> None:
@@ -21,7 +22,12 @@ async def add_ended(server: FakeServer, experiment_id: str, log_dir: Path, how: 
     it, or "detached": its trial continues.
     """
     server.add(experiment_id, status="STOPPED")
-    Index(server.home).update(experiment_id, log_dir=log_dir)
+    await store_ended(server.home, experiment_id, log_dir, how)
+
+
+async def store_ended(home: Home, experiment_id: str, log_dir: Path, how: str) -> None:
+    """Write the folder of an experiment that is in the index, as that of one which has ended like this."""
+    Index(home).update(experiment_id, log_dir=log_dir)
     directory = log_dir / experiment_id
     directory.mkdir()
     writer = ExperimentWriter(directory)

@@ -1,10 +1,14 @@
-"""The notice about trials that have ended without a result that the tuner can use."""
+"""Notices about results that the tuner or the assessor cannot use."""
 
 from __future__ import annotations
 
 from nnimgr.core.running.notices import Notice, notices_of
+from nnimgr.dispatcher import messages as m
 from nnimgr.rules import facts as f
+from nnimgr.rules.state import trial_id_of
+from tests.core.lab import Lab, until_status
 from tests.rules.driver import Life
+from training_services.fake import hold, started
 
 
 def notice_after(ends: str) -> Notice | None:
@@ -45,3 +49,18 @@ def test_only_the_last_trials_have_no_result() -> None:
     assert found.sentence.startswith("the last 7 trials that ended have no result that the tuner can use; ")
     assert "; for example trial 2 (" in found.sentence
     assert earlier.subject == found.subject
+
+
+async def test_results_that_the_assessor_ignores_are_told_for_the_whole_experiment(lab: Lab) -> None:
+    lab.assessor = True
+    lab.service.script(trial_id_of("exp", 0), [started(), hold()])
+    async with lab.runner(trial_concurrency=1, max_trial_number=1) as runner:
+        await until_status(runner, f.ExperimentStatus.DRAINING)
+        (assessor,) = [child for child in lab.children if child.start_message.role == "assessor"]
+        for number, name in enumerate(("ta", "tb"), 1):
+            assessor.on_message(m.Noted(trial_id=name, note="its intermediate result 1 is a text"))
+            which = "1 trial" if number == 1 else "2 trials"
+            assert runner.notices["assessor ignores"].sentence == (
+                f"the assessor cannot use intermediate results of {which}; for example trial {name}: "
+                "its intermediate result 1 is a text"
+            )

@@ -95,21 +95,6 @@ async def test_a_bad_metric_and_the_stop_it_causes_are_one_transaction(lab: Lab)
     assert isinstance(verdict.fact, f.Verdict) and verdict.fact.position == 1
 
 
-async def test_results_that_the_assessor_ignores_are_told_for_the_whole_experiment(lab: Lab) -> None:
-    lab.assessor = True
-    lab.service.script(trial(0), [started(), hold()])
-    async with lab.runner(trial_concurrency=1, max_trial_number=1) as runner:
-        await until_status(runner, E.DRAINING)
-        (assessor,) = [child for child in lab.children if child.start_message.role == "assessor"]
-        for number, name in enumerate(("ta", "tb"), 1):
-            assessor.on_message(m.Noted(trial_id=name, note="its intermediate result 1 is a text"))
-            which = "1 trial" if number == 1 else "2 trials"
-            assert runner.notices["assessor ignores"].sentence == (
-                f"the assessor cannot use intermediate results of {which}; for example trial {name}: "
-                "its intermediate result 1 is a text"
-            )
-
-
 async def test_a_lost_attempt_runs_again(lab: Lab) -> None:
     lab.service.script(trial(0), [started(), lost("the host burnt")], [started(), ended(0)])
     async with lab.runner(trial_concurrency=1, max_trial_number=1) as runner:
