@@ -161,6 +161,9 @@ class _Reader:
             node = loader.get_single_node()
             return None if node is None else self._value(loader, node, ())
         except yaml.MarkedYAMLError as error:
+            if self._file is not None and self._file.suffix == ".py":
+                message = "this is a Python program, and not a file with YAML or JSON"
+                raise ConfigError([Problem(message=message, file=self._file)]) from error
             raise self._error(*sentence_of(error, self._text)) from error
         except RecursionError as error:
             raise ConfigError([Problem(message="nested too deeply", file=self._file)]) from error

@@ -16,6 +16,7 @@ from nnimgr.config import (
     check_config,
     read_canonical,
 )
+from nnimgr.config.document import read_document
 from nnimgr.config.model import AlgorithmConfig, ExperimentConfig
 from nnimgr.rules.facts import OnFailure
 from tests.config.loading import GOAL, MINIMAL, Faults, Load
@@ -258,3 +259,11 @@ def test_a_line_without_a_colon_is_named(faults: Faults) -> None:
 )
 def test_what_is_not_yaml_is_told_in_plain_words(faults: Faults, text: str, sentence: str) -> None:
     assert faults(text) == [f"exp.yml:{sentence}"]
+
+
+def test_a_program_is_told_from_yaml_with_a_mistake(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("import nni\nprint('lr: ', nni.get_next_parameter()['lr'])\n")
+    with pytest.raises(ConfigError) as refused:
+        read_document(file)
+    assert str(refused.value) == f"{file}: this is a Python program, and not a file with YAML or JSON"
