@@ -20,8 +20,7 @@ from nnimgr.cli.stored import named_or_brought, to_resume
 from nnimgr.cli.summary import goal_of
 from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.times import duration_text
-from nnimgr.client.calls import ServerGone
-from nnimgr.client.errors import ClientError
+from nnimgr.client.errors import ClientError, ServerGone
 from nnimgr.client.experiments import (
     check_id,
     dashboard_address,

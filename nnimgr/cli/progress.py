@@ -11,12 +11,14 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nnimgr.client.calls import Event
 from nnimgr.client.experiments import ENDED
 from nnimgr.rules.phrases import ENDED_FIRST, against_limit
 from nnimgr.spelling import capital
+
+if TYPE_CHECKING:
+    from nnimgr.client.calls import Event
 
 __all__ = [
     "LIVE",

@@ -16,8 +16,8 @@ from nnimgr.cli.summary import LATEST, best_with_time, counts_text, goal_of, res
 from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal, confirmed, shown_time
 from nnimgr.cli.times import duration_text
-from nnimgr.client.calls import ApiError, Client
-from nnimgr.client.errors import ClientError
+from nnimgr.client.calls import Client
+from nnimgr.client.errors import ApiError, ClientError
 from nnimgr.client.experiments import ENDED, runs
 from nnimgr.home import Home
 from nnimgr.index import IndexEntry

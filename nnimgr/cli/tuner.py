@@ -11,8 +11,7 @@ from nnimgr.cli.progress import LIVE, finished_trials
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.update import located, read_file
-from nnimgr.client.calls import ApiError
-from nnimgr.client.errors import ClientError
+from nnimgr.client.errors import ApiError, ClientError
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home
 from nnimgr.store.overview import imported_results

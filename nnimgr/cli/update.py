@@ -16,8 +16,7 @@ from nnimgr.cli.limits import after_update
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.times import duration_text
-from nnimgr.client.calls import ApiError, problem_line
-from nnimgr.client.errors import ClientError
+from nnimgr.client.errors import ApiError, ClientError, problem_line
 from nnimgr.home import Home
 from nnimgr.spelling import nearest
 

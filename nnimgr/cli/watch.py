@@ -23,8 +23,8 @@ from nnimgr.cli.selection import client_of, current_entries, entries_of, select
 from nnimgr.cli.stop import stop_one
 from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.trials import all_trials
-from nnimgr.client.calls import ApiError, Client, Event, ServerGone
-from nnimgr.client.errors import ClientError
+from nnimgr.client.calls import Client, Event
+from nnimgr.client.errors import ApiError, ClientError, ServerGone
 from nnimgr.client.experiments import ENDED, is_stopped, stop_experiment
 from nnimgr.client.servers import answering, connect, has_left
 from nnimgr.home import Home

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from nnimgr.client.errors import ClientError
+from nnimgr.client.errors import ApiError, ServerGone
 from nnimgr.client.lines import names_command
 from nnimgr.spelling import capital
 from trial_keeper.calls import local_http
@@ -24,28 +24,13 @@ from trial_keeper.machine.untrusted_files import shown_name
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["ApiError", "Client", "Event", "ServerGone", "problem_line"]
+__all__ = ["Client", "Event"]
 
 _CALL_TIMEOUT_S = 20.0
 _LEAVING = "The server is leaving."
 _REPEAT = "Repeat the command, which starts the server again if it has ended: {command}"
 _CUT_OFF = "The output is incomplete: the server exits, or the trial's machine cannot be reached."
 _STREAM_TIMEOUT_S = 60.0  # longer than the server's interval of 15 s between heartbeats
-
-
-class ApiError(ClientError):
-    """Error: the server refuses a request. ``status``: HTTP status code of the answer."""
-
-    def __init__(
-        self, status: int, message: str, problems: list[dict[str, Any]], *, mend: str | None = None
-    ) -> None:
-        lines = [problem_line(problem) for problem in problems] or [message]
-        super().__init__(*lines, problems=problems, mend=mend)
-        self.status = status
-
-
-class ServerGone(ClientError):
-    """Error: the server cannot be reached, or is about to exit."""
 
 
 class Event:
@@ -301,11 +286,3 @@ class _LocalSocket(socket.socket):
                 if self._idle is None:
                     raise
                 self._idle()
-
-
-def problem_line(problem: Mapping[str, Any]) -> str:
-    """Return a configuration error that the server reports as text, with its place and the valid values."""
-    # Import this module only here, because it also imports all modules that read configurations.
-    from nnimgr.config.problems import Problem
-
-    return str(Problem.of_plain(problem))

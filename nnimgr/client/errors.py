@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["ClientError"]
+__all__ = ["ApiError", "ClientError", "ServerGone", "problem_line"]
 
 
 class ClientError(RuntimeError):
@@ -31,3 +31,26 @@ class ClientError(RuntimeError):
         self.problems = list(problems)
         self.plain = plain  # text shown unchanged after the lines, such as the end of a log
         self.mend = mend
+
+
+class ApiError(ClientError):
+    """Error: the server refuses a request. ``status``: HTTP status code of the answer."""
+
+    def __init__(
+        self, status: int, message: str, problems: list[dict[str, Any]], *, mend: str | None = None
+    ) -> None:
+        lines = [problem_line(problem) for problem in problems] or [message]
+        super().__init__(*lines, problems=problems, mend=mend)
+        self.status = status
+
+
+class ServerGone(ClientError):
+    """Error: the server cannot be reached, or is about to exit."""
+
+
+def problem_line(problem: Mapping[str, Any]) -> str:
+    """Return a configuration error that the server reports as text, with its place and the valid values."""
+    # Import this module only here, because it also imports all modules that read configurations.
+    from nnimgr.config.problems import Problem
+
+    return str(Problem.of_plain(problem))

@@ -7,16 +7,18 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nnimgr.client.calls import Client, Event, ServerGone
-from nnimgr.client.errors import ClientError
+from nnimgr.client.errors import ClientError, ServerGone
 from nnimgr.client.servers import DEFAULT_PORT, ServerStart, answering, connect, has_left
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
 from nnimgr.spelling import capital
 from nnimgr.store.location import has_database, missing_database
+
+if TYPE_CHECKING:
+    from nnimgr.client.calls import Client, Event
 
 __all__ = [
     "ENDED",

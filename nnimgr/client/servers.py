@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from nnimgr.client.errors import ClientError
+from nnimgr.client.errors import ClientError, ServerGone
 from nnimgr.client.waits import waiting
 from nnimgr.home import HOME_VARIABLE, Home, HomeError, ServerInfo
 from training_services.private import open_private
@@ -265,8 +265,6 @@ def _client(home: Home, server: ServerInfo) -> Client:
 
 def answering(home: Home, port: int) -> Client | None:
     """Return a client of the port's running server. Return None if none runs or it has just exited."""
-    from nnimgr.client.calls import ServerGone
-
     server = home.server_running(port)
     if server is None:
         return None

@@ -6,15 +6,17 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nnimgr.client.calls import Client, ServerGone
-from nnimgr.client.errors import ClientError
+from nnimgr.client.errors import ClientError, ServerGone
 from nnimgr.client.experiments import runs
 from nnimgr.client.servers import DEFAULT_PORT, answering, connect, usable_port
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry
 from nnimgr.python.errors import Error, translated
+
+if TYPE_CHECKING:
+    from nnimgr.client.calls import Client
 
 __all__ = ["Connection", "chosen_port"]
 

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from nnimgr.client.calls import ApiError, ServerGone
+from nnimgr.client.errors import ApiError, ServerGone
 from nnimgr.client.experiments import ENDED
 from nnimgr.client.session import Session
 from nnimgr.python.connection import Connection

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from nnimgr.cli.progress import Progress, created_trials
 from nnimgr.cli.watch import follow
-from nnimgr.client.calls import Event
 from nnimgr.client.experiments import ENDED
 from nnimgr.python.connection import Connection
 from nnimgr.python.errors import translated
 from nnimgr.python.notebook_page import MOST_ROWS, improved, page
 
 if TYPE_CHECKING:
+    from nnimgr.client.calls import Event
     from nnimgr.python.running import Run
 
 __all__ = ["NotebookView"]

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nnimgr.client.calls import Event
 from nnimgr.client.experiments import (
     ENDED,
     dashboard_address,
@@ -27,6 +26,7 @@ from nnimgr.python.results import Results
 from nnimgr.python.trials import Trial, Trials
 
 if TYPE_CHECKING:
+    from nnimgr.client.calls import Event
     from nnimgr.python.notebook import NotebookView
 
 __all__ = ["KEEP", "Run"]

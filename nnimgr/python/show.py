@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from nnimgr.cli.progress import Progress, number, parameters_text
 from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.watch import Screen
-from nnimgr.client.calls import Event
 from nnimgr.python.errors import ArgumentError
 from nnimgr.python.options import SHOWS, Show
 
 if TYPE_CHECKING:
+    from nnimgr.client.calls import Event
     from nnimgr.python.notebook import NotebookView
 
 __all__ = ["Followed", "in_notebook", "screen_of"]

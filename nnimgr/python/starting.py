@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nnimgr.client.calls import ApiError
-from nnimgr.client.errors import ClientError
+from nnimgr.client.errors import ApiError, ClientError
 from nnimgr.client.experiments import ended_if_refused, post_experiment, refuse_nni, surroundings
 from nnimgr.client.servers import ServerStart
 from nnimgr.home import Home

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from nnimgr.client import calls
-from nnimgr.client.calls import Client, ServerGone
+from nnimgr.client.calls import Client
+from nnimgr.client.errors import ServerGone
 from tests.trial_keeper.harness import DEADLINE_S, LocalServer
 
 

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nnimgr.client.calls import ServerGone
-from nnimgr.client.errors import ClientError
+from nnimgr.client.errors import ClientError, ServerGone
 from nnimgr.client.servers import ServerStart, connect, usable_port
 from nnimgr.home import Home
 from tests.cli.endings import store_ended

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nnimgr.client.calls import ServerGone
-from nnimgr.client.errors import ClientError
+from nnimgr.client.errors import ClientError, ServerGone
 from nnimgr.client.servers import connect
 from tests.e2e.scene import eventually, scene
 from tests.impostor import NOBODY, as_root, impostor, opened_to_all
