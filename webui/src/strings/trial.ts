@@ -12,6 +12,7 @@ export const trial = {
   } as Readonly<Record<string, string>>,
   imported: "imported from another program",
   retryOf: "Retry of trial",
+  retriedAs: "Retried as trial",
   ofTrial: {
     fork: "from a checkpoint of trial",
     confirmation: "It confirms trial",

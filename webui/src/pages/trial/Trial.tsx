@@ -52,6 +52,11 @@ export default function Trial({ id, trialId }: { id: string; trialId: string }) 
               <Link href={`/trials/${data.retryOf}`}>{data.retryOf}</Link>
             </span>
           )}
+          {data.retriedAs === null ? null : (
+            <span className="soft">
+              {text.retriedAs} <Link href={`/trials/${data.retriedAs}`}>{data.retriedAs}</Link>
+            </span>
+          )}
         </div>
         <TrialActions id={id} trial={data} profile={profile} />
       </div>

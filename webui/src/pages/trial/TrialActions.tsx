@@ -101,7 +101,7 @@ export function TrialActions({ id, trial, profile }: TrialActionsProps) {
           {text.lost}
         </Button>
       ) : null}
-      {served && trial.status === "FAILED" ? (
+      {served && trial.status === "FAILED" && trial.retriedAs === null ? (
         <Button disabled={retry.isPending} onClick={() => retry.mutate()}>
           {text.retry}
         </Button>

@@ -54,6 +54,7 @@ const TRIAL: Schemas["TrialDetail"] = {
   checkpoints: [],
   firstParameters: {},
   legs: [],
+  retriedAs: null,
 };
 
 test("a trial's time is told without gaps", () => {
