@@ -52,10 +52,11 @@ async def _plan(member: Member, experiment_id: str, environ: Mapping[str, str]) 
 
     assert isinstance(member.service, SlurmConfig)
     tools = ServiceTools(hub=KeeperHub(), ledger=HostLedger())
-    commands = commands_of(member.service, environ, tools)
+    service = member.service.in_environment(environ)
+    commands = commands_of(service, environ, tools)
     try:
         text = first_script(
-            member.service,
+            service,
             experiment_id,
             command=member.job_command,
             wants=sample_wants(member),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 import subprocess
@@ -17,6 +18,7 @@ from nnimgr.config import ConfigError, load_config
 from training_services.allocations.faults import faults
 from training_services.keepers.caller import address_of
 from training_services.placement.needs import Wants
+from training_services.slurm.commands import LocalCommands
 from training_services.slurm.config import SlurmConfig
 from training_services.slurm.script import Naming, launch_of, script
 
@@ -138,6 +140,37 @@ def test_the_script_starts_the_keeper_that_it_brings(tmp_path: Path) -> None:
     wrap = ["wrap", f"{work}/manager", f"{work}/run"]
     assert done.stdout == f"{wrap} hello slurm:7:{launch}\n"
     assert base64.b64encode(program).decode() not in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+@pytest.mark.parametrize(
+    ("fields", "code"), [({"setup": "exit 3"}, 3), ({"python": "nowhere"}, 127), ({"setup": "work=/x"}, 0)]
+)
+def test_a_script_that_fails_leaves_nothing_on_the_node(
+    tmp_path: Path, shell: str, fields: dict[str, str], code: int
+) -> None:
+    config = made(**{"python": sys.executable, "workDirectory": str(tmp_path), **fields})
+    done = subprocess.run(
+        [shell], input=text(config, archive=b"pass"), capture_output=True, text=True, check=False,
+        env={**os.environ, "SLURM_JOB_ID": "7"},
+    )  # fmt: skip
+    assert (done.returncode, bool(list(tmp_path.iterdir()))) == (code, code == 0)
+
+
+def test_variables_of_sbatch_give_what_the_configuration_leaves_open() -> None:
+    environ = {"SBATCH_ACCOUNT": "lab", "SBATCH_PARTITION": "gpu", "SBATCH_TIMELIMIT": "3"}
+    config = made(partition="cpu").in_environment(environ)
+    assert (config.account, config.partition, config.limit) == ("lab", "cpu", timedelta(hours=4))
+
+
+def test_variables_of_sbatch_do_not_reach_the_commands(tmp_path: Path) -> None:
+    (tmp_path / "squeue").write_text("#!/bin/sh\nenv\n")
+    (tmp_path / "squeue").chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SQUEUE_PARTITION": "x", "SLURM_CONF": "/c"}
+    commands = LocalCommands({**environ, "SBATCH_JOB_NAME": "mine"})
+    shown = asyncio.run(commands.run("squeue")).output
+    assert "SLURM_CONF=/c" in shown and "SQUEUE_" not in shown and "SBATCH_" not in shown
+    assert commands.key == LocalCommands(environ).key != LocalCommands({**environ, "SLURM_JWT": "t"}).key
 
 
 def test_the_allocation_of_a_member_finds_its_address(tmp_path: Path) -> None:

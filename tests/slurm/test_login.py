@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from training_services.addresses import NoDoors
-from training_services.base import ExperimentContext
+from training_services.base import Cause, ExperimentContext
+from training_services.keepers.host import HostGone
 from training_services.placement.needs import Wants
 from training_services.slurm import allocation, login
 from training_services.slurm.allocation import SlurmAllocation
@@ -29,9 +30,15 @@ class _Slurm(Commands):
     def __init__(self, state: str) -> None:
         self.state = state
         self.calls: list[str] = []
+        self.options: list[str] = []  # the last one of each squeue
+        self.hides = False  # True: squeue shows nothing
 
     async def run(self, *words: str, text: str = "") -> Outcome:
         self.calls.append(words[0])
+        if words[0] == "squeue":
+            self.options.append(words[-1])
+            if self.hides:
+                return Outcome(0, "", "")
         if words[0] == "sbatch":
             return Outcome(0, "7\n", "")
         return Outcome(0, LINE.format(self.state) if words[0] == "squeue" else "", "")
@@ -87,7 +94,9 @@ async def test_squeue_runs_for_an_allocation_of_an_earlier_server(tmp_path: Path
     await place.close()
 
 
-def _allocation(directory: Path, place: Login) -> SlurmAllocation:
+def _allocation(
+    directory: Path, place: Login, *, known: bool = True, job_id: str | None = None
+) -> SlurmAllocation:
     config = SlurmConfig.model_validate({"timeLimit": "1h"})
     context = ExperimentContext(
         experiment_id="e",
@@ -102,8 +111,8 @@ def _allocation(directory: Path, place: Login) -> SlurmAllocation:
     site.database_id = "db"
     nothing = Wants(None, None, None)
     return SlurmAllocation(
-        "e-p1", context=context, config=config, site=site, job_id=None, needs=lambda: nothing, wants=nothing,
-        seen=lambda name: None, known=True, instance="slurm:7:x",
+        "e-p1", context=context, config=config, site=site, job_id=job_id, needs=lambda: nothing,
+        wants=nothing, seen=lambda name: None, known=known, instance="slurm:7:x" if known else None,
     )  # fmt: skip
 
 
@@ -123,3 +132,51 @@ async def test_only_an_allocation_that_stays_is_canceled(
     assert [call for call in slurm.calls if call != "squeue"] == canceled
     await leaving.close()
     await place.close()
+
+
+async def test_ones_own_jobs_are_found_in_all_partitions() -> None:
+    slurm, watcher = _Slurm("PENDING"), _Watcher()
+    watcher.partition, watcher.pending = "main", True
+    place = Login(slurm)
+    place.add(watcher)
+    table = await place.fresh()
+    assert slurm.options == ["--me", "--partition=main"]
+    assert len(table.rows) == 1  # which both show
+    await place.close()
+
+
+async def test_an_allocation_that_is_given_up_is_canceled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(login, "LOOK_S", 0.01)
+    monkeypatch.setattr(allocation, "KNOWN_S", -1.0)
+    slurm = _Slurm("PENDING")
+    place = Login(slurm)
+    made = _allocation(tmp_path, place, known=False)
+    await made.write_manager({"urls": ["https://127.0.0.1:1"]})
+    made.partition = None
+    monkeypatch.setattr(slurm, "hides", True)
+    await made.open()
+    with pytest.raises(HostGone, match="Slurm no longer knows the allocation"):
+        await made.keep()
+    assert [call for call in slurm.calls if call != "squeue"] == ["sbatch", "scancel"]
+    await made.close()
+    await place.close()
+
+
+async def test_an_allocation_of_its_own_that_fails_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(login, "LOOK_S", 0.01)
+    causes = {}
+    for job_id in (None, "e-t1-1"):
+        place = Login(_Slurm("FAILED"))
+        made = _allocation(tmp_path, place, known=False, job_id=job_id)
+        await made.write_manager({"urls": ["https://127.0.0.1:1"]})
+        await made.open()
+        with pytest.raises(HostGone, match="has ended with an error before its keeper had called") as gone:
+            await made.keep()
+        causes[job_id] = gone.value.cause
+        await made.close()
+        await place.close()
+    assert causes == {None: Cause.USER_ERROR, "e-t1-1": Cause.INFRASTRUCTURE}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
@@ -25,6 +26,7 @@ __all__ = ["SlurmAllocation", "pilot_of"]
 
 QUIET_S = 25.0  # seconds without a call of the keeper after which an allocation is in doubt
 SURVIVED_S = 20.0  # seconds without a call after which a keeper does not run on after its allocation
+EARLY = timedelta(minutes=1)  # Slurm sends the signal before the time limit up to this much too early
 OVERTIME = timedelta(minutes=10)  # after its time limit, an allocation that Slurm does not know has ended
 LEAVE_S = 2.0  # seconds that a keeper gets to exit by itself before its allocation is looked for
 KNOWN_S = 5.0  # a job that squeue does not show so long after its submission is gone
@@ -96,7 +98,8 @@ class SlurmAllocation(Allocation):
         if self.spoken:
             raise HostGone(over.reason, over.cause)
         hint = "" if self._config.logs is not None else ' (give "logs", a folder on the nodes, to read why)'
-        cause = Cause.USER_ERROR if over.failed else over.cause
+        # One that was made for a job is tried again as the job is, because its node may be at fault.
+        cause = Cause.USER_ERROR if over.failed and self.job_id is None else over.cause
         raise HostGone(f"{over.reason} before its keeper had called{hint}", cause)
 
     async def _submit(self) -> None:
@@ -146,6 +149,9 @@ class SlurmAllocation(Allocation):
     async def _judge_unknown(self) -> End | None:
         """Return how an allocation has ended that squeue does not show; None if there is no proof."""
         if not self.spoken:
+            if self._slurm_id is not None:  # another one will be asked for, so this one must never run
+                with contextlib.suppress(ServiceUnavailable):
+                    await self._site.login.cancel(self._slurm_id)
             return End("Slurm no longer knows the allocation, which ended", Cause.INFRASTRUCTURE)
         if not self.in_doubt:
             return None
@@ -287,6 +293,10 @@ class SlurmAllocation(Allocation):
     def left(self) -> timedelta | None:
         """Time until the time limit; None if the allocation has not begun."""
         return self._left() if self.spoken else None
+
+    def departure(self) -> str | None:
+        near = self._config.signal_lead + EARLY
+        return "its allocation has reached its time limit" if self.spoken and self._left() < near else None
 
     @property
     def doubt(self) -> str | None:

@@ -25,6 +25,7 @@ def examine(examination: Examination, config: SlurmConfig) -> Sequence[AsyncIter
 async def _cluster(examination: Examination, config: SlurmConfig) -> AsyncIterator[Finding]:
     """Yield findings about the cluster. A test trial is run in an allocation of its own."""
     context = examination.for_one_trial()
+    config = config.in_environment(context.environ)
 
     commands = commands_of(config, context.environ, examination.tools)
     try:

@@ -16,6 +16,8 @@ from training_services.ssh.target import Target
 
 __all__ = ["Commands", "LocalCommands", "LoginCommands", "Outcome"]
 
+# Variables with which users change what Slurm's commands do. They would contradict the script, or hide jobs.
+_OPTIONS = ("SBATCH_", "SQUEUE_", "SCANCEL_", "SCONTROL_", "SACCT_")
 LIMIT_S = 60.0  # a busy controller may answer late; Slurm's own limit for a message is 10 s
 
 
@@ -60,8 +62,10 @@ class LocalCommands(Commands):
     title = "this machine"
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self.key = "local", environ.get("SLURM_CONF"), environ.get("PATH")
-        self._environ = environ
+        # Those of Slurm say which cluster is asked, and as whom.
+        ours = {name: value for name, value in environ.items() if name.startswith("SLURM_")}
+        self.key = "local", environ.get("PATH"), tuple(sorted(ours.items()))
+        self._environ = {name: value for name, value in environ.items() if not name.startswith(_OPTIONS)}
 
     async def run(self, *words: str, text: str = "") -> Outcome:
         return await asyncio.to_thread(self._run, words, text)  # uvloop's pipes are not safe beside threads

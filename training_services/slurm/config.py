@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -170,6 +170,16 @@ class SlurmConfig(_Model, PlatformConfig):
         if self.constraint is not None and (not self.constraint.strip() or "\n" in self.constraint):
             raise ValueError(f"constraint {self.constraint!r} must be one line, as in a100&nvme")
         return self
+
+    def in_environment(self, environ: Mapping[str, str]) -> SlurmConfig:
+        """Return the configuration with what sbatch's variables name where it names nothing itself: account,
+        partition, QOS and constraint.
+        """
+        if self.login is not None:  # sbatch runs in another environment
+            return self
+        names = ("account", "partition", "qos", "constraint")
+        given = {name: environ.get(f"SBATCH_{name.upper()}") for name in names if getattr(self, name) is None}
+        return self.model_copy(update={name: value for name, value in given.items() if value})
 
     @property
     def limit(self) -> timedelta:

@@ -180,11 +180,7 @@ class Login:
         self._looked_at = asyncio.get_running_loop().time()
         waiters, self._fresh, self._unknown = self._fresh, [], False
         try:
-            outcome = await self.commands.run(
-                "squeue", "--noheader", "--states=all", f"--format={FORMAT}", self._choice()
-            )
-            if outcome.code:
-                raise ServiceUnavailable(f"squeue on {self.commands.title} failed: {outcome.said}")
+            rows = [await self._shown(choice) for choice in self._choices()]
         except ServiceUnavailable as error:
             self.trouble = str(error)
             for waiter in waiters:
@@ -192,22 +188,32 @@ class Login:
                     waiter.set_exception(ServiceUnavailable(str(error)))
         else:
             self.trouble = None
-            self.table = parse(outcome.output, self._looked_at)
+            self.table = parse("\n".join(rows), self._looked_at)
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_result(self.table)
         for watcher in list(self._watchers):
             watcher.seen()
 
-    def _choice(self) -> str:
-        """Return the option of squeue that chooses the jobs to show.
+    async def _shown(self, choice: str) -> str:
+        """Return what squeue shows with this option. Raises ServiceUnavailable."""
+        outcome = await self.commands.run(
+            "squeue", "--noheader", "--states=all", f"--format={FORMAT}", choice
+        )
+        if outcome.code:
+            raise ServiceUnavailable(f"squeue on {self.commands.title} failed: {outcome.said}")
+        return outcome.output
 
-        While an allocation is pending, all jobs of its partition are shown, to know how many are before it.
+    def _choices(self) -> list[str]:
+        """Return the options of squeue that choose the jobs to show.
+
+        These are the user's own jobs, because somebody may have moved one to another partition. While an
+        allocation is pending, all jobs of its partition are shown, too, to know how many are before it.
         """
         partitions = {each.partition for each in self._watchers}
         if None in partitions or not any(each.pending for each in self._watchers):
-            return "--me"
-        return f"--partition={','.join(sorted(filter(None, partitions)))}"
+            return ["--me"]
+        return ["--me", f"--partition={','.join(sorted(filter(None, partitions)))}"]
 
 
 def _address_towards(host: str) -> str | None:

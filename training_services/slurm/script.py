@@ -88,25 +88,27 @@ def script(
     address, found = "", ""
     if server is not None:
         look = f"{config.python} -S -E -c {shlex.quote(_ADDRESS)} {shlex.quote(server)}"
-        address = f"address=$({look}) || exit 1\n"
-        found = f"{ADDRESS}$address"
+        address = f"NNIMGR_ADDRESS=$({look}) || exit 1\n"
+        found = f"{ADDRESS}$NNIMGR_ADDRESS"
     return f"""#!/bin/sh
 {options}
 umask 077
 export SLURM_EXPORT_ENV=ALL
-work=$(mktemp -d {folder}/nnimgr-"$SLURM_JOB_ID"-XXXXXXXX) && mkdir "$work/manager" || exit 1
-export NNIMGR_POD_CLEAN="$work"
+NNIMGR_WORK=$(mktemp -d {folder}/nnimgr-"$SLURM_JOB_ID"-XXXXXXXX) && mkdir "$NNIMGR_WORK/manager" || exit 1
+trap 'rm -rf "$NNIMGR_WORK"' EXIT  # unless the keeper starts, which removes it later
+export NNIMGR_POD_CLEAN="$NNIMGR_WORK"
 {exports}
 export NNIMGR_HOST_CPUS="${{SLURM_CPUS_ON_NODE:-}}"
 export NNIMGR_HOST_MEMORY="${{SLURM_MEM_PER_NODE:-}}"
-{gpus}cat > "$work/manager/manager.json" <<'{_END}'
+{gpus}cat > "$NNIMGR_WORK/manager/manager.json" <<'{_END}'
 {manager}
 {_END}
-base64 -d > "$work/keeper.pyz" <<'{_END}'
+base64 -d > "$NNIMGR_WORK/keeper.pyz" <<'{_END}'
 {packed}
 {_END}
-{setup}{address}export NNIMGR_POD_UID="slurm{LAUNCH}$SLURM_JOB_ID{LAUNCH}${{work##*-}}{found}"
-exec {config.python} -S -E "$work/keeper.pyz" wrap "$work/manager" "$work/run"
+{setup}{address}export NNIMGR_POD_UID="slurm{LAUNCH}$SLURM_JOB_ID{LAUNCH}${{NNIMGR_WORK##*-}}{found}"
+command -v {config.python} >/dev/null || {{ echo "there is no {config.python} here" >&2; exit 127; }}
+exec {config.python} -S -E "$NNIMGR_WORK/keeper.pyz" wrap "$NNIMGR_WORK/manager" "$NNIMGR_WORK/run"
 """
 
 

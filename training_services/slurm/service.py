@@ -44,7 +44,7 @@ class SlurmService(PilotService):
     """Training service that runs the jobs of one experiment in allocations of Slurm."""
 
     def __init__(self, context: ExperimentContext, config: SlurmConfig, tools: ServiceTools) -> None:
-        self._config = config
+        self._config = config = config.in_environment(context.environ)
         self._tools = tools
         commands = commands_of(config, context.environ, tools)
         self._key = "slurm", commands.key

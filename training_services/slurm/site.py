@@ -29,11 +29,15 @@ __all__ = ["Site"]
 
 # Errors of sbatch that another try cannot cure, because the configuration asks for what there is not.
 _LASTING = re.compile(
-    r"invalid|unrecognized|not available|not permitted|permission|violates|exceed|cannot be satisfied"
-    r"|can not be satisfied|no partition|memory specification|more processors|unspecified",
+    r"invalid|unrecognized|configuration is not available|not permitted|permission|violates|exceed"
+    r"|cannot be satisfied|can not be satisfied|no partition|memory specification|more processors"
+    r"|unspecified",
     re.IGNORECASE,
 )
-_PASSING = re.compile(r"timed out|unable to contact|temporarily|MaxSubmit|retry|connection", re.IGNORECASE)
+# Limits on the number of submitted jobs pass when others end; their names have "SubmitJob" or "MaxSubmit".
+_PASSING = re.compile(
+    r"timed out|unable to contact|temporarily|SubmitJob|MaxSubmit|retry|connection", re.IGNORECASE
+)
 
 
 class Site:

@@ -112,8 +112,12 @@ class Table(NamedTuple):
 
 
 def parse(output: str, at: float) -> Table:
-    """Return the jobs in the output of ``squeue --format FORMAT``. Lines of another form are left out."""
-    return Table(at, list(filter(None, map(_row, output.splitlines()))))
+    """Return the jobs in the outputs of ``squeue --format FORMAT``, each once.
+
+    Lines of another form are left out.
+    """
+    rows = filter(None, map(_row, output.splitlines()))
+    return Table(at, list({row.job_id: row for row in rows}.values()))
 
 
 def _row(line: str) -> Row | None:
