@@ -170,7 +170,10 @@ def test_a_damaged_database_is_refused_and_stays(folder: Path, content: bytes | 
 
 def test_what_nni_still_runs_is_left_alone(folder: Path, server: Server) -> None:
     write_nni(folder, events=EVENTS)
-    with subprocess.Popen(["sh", "-c", "read line", folder.name], stdin=subprocess.PIPE) as manager:
+    command = ["sh", "-c", "echo runs; read line", folder.name]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as manager:
+        assert manager.stdout is not None
+        manager.stdout.readline()  # only then its command line can be read
         entry = entry_of(folder, pid=manager.pid)
         Index(server.home).put(entry)
         with pytest.raises(RequestRefused, match=rf"\(process {manager.pid}\): stop it with NNI's nnictl"):
