@@ -63,7 +63,8 @@ def _wanted_status(
     drain, reason = _drain(state, now)
     if drain is None:
         return f.ExperimentStatus.RUNNING, None, "runs"
-    asks_again = drain is f.DrainReason.TUNER and state.asks_again
+    # Where programs ask for the trials, the tuner is asked only for them, and perhaps none asks again.
+    asks_again = drain is f.DrainReason.TUNER and state.asks_again and not state.asked
     if _is_over(state) and not asks_again and (time_is_up(state, now) or not missing_runs(state)):
         failed = f"; {_first_failures(state)}" if state.fails_fast else ""
         return f.ExperimentStatus.DONE, None, reason + failed + outcome(state)

@@ -121,6 +121,14 @@ def test_a_tuner_may_have_more_parameter_sets_after_the_end_of_a_trial() -> None
     assert life.state.status is E.DONE
 
 
+def test_where_programs_ask_an_exhausted_tuner_ends_the_experiment_with_the_last_trial() -> None:
+    life = Life(trial_concurrency=2, tuner=False)
+    life.take(life.suggestion(), f.TunerExhausted())
+    life.state.config["trainingService"] = {"platform": "ask"}
+    life.end(0)
+    assert life.state.status is E.DONE
+
+
 def test_a_tuner_that_thinks_again_is_not_exhausted() -> None:
     life = Life(trial_concurrency=2, tuner=False)
     life.take(life.suggestion(), f.TunerExhausted())
