@@ -227,13 +227,14 @@ def _warn_of_name(home: Home, name: str | None, experiment_id: str, terminal: Te
     """Warn if commands with the experiment's name would mean another experiment, or several."""
     if not name or name == experiment_id:
         return
-    others = [entry.id for entry in Index(home).entries().values() if entry.name == name]
-    if others and Index(home).get(name) is None:
+    entries = Index(home).entries()
+    others = [entry.id for entry in entries.values() if entry.name == name]
+    if others and name not in entries:
         terminal.warn(
             f"There is another experiment with the name {name}: {others[-1]}. Commands need the ids now. "
             f"This experiment has the id {experiment_id}."
         )
-    if Index(home).get(name) is not None:
+    if name in entries:
         terminal.warn(
             f"The name {name} is the id of another experiment, and commands with {name} mean that one. "
             f"This experiment has the id {experiment_id}."

@@ -280,19 +280,15 @@ def _update(
 
 def _other_parameters(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
     """Return which parameters a new search space adds and drops; None if it has the same ones."""
+    dropped = [name for name in before if name not in after]
     parts = [
         f"{what}: {', '.join(names)}"
-        for what, names in (
-            ("added", [name for name in after if name not in before]),
-            ("dropped", [name for name in before if name not in after]),
-        )
+        for what, names in (("added", [name for name in after if name not in before]), ("dropped", dropped))
         if names
     ]
     if not parts:
         return None
-    asked = ""
-    if dropped := [name for name in before if name not in after]:
-        asked = f" New trials fail if their code asks for {dropped[0]}."
+    asked = f" New trials fail if their code asks for {dropped[0]}." if dropped else ""
     return f"Parameters {'; '.join(parts)}. Trials that exist keep their parameters.{asked}"
 
 

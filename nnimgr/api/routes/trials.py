@@ -54,7 +54,7 @@ _SORT_NAMES = f"{', '.join(_SORTS)}, parameters.NAME or metrics.KEY"
 
 
 def _checked_sort(column: str) -> str:
-    if column in _SORTS or (column.startswith(_SORTS_OF_VALUES) and not column.endswith(".")):
+    if column in _SORTS or (column.startswith(_SORTS_OF_VALUES) and column not in _SORTS_OF_VALUES):
         return column
     raise ValueError(f"must be one of {_SORT_NAMES}")
 

@@ -35,7 +35,7 @@ class AssessorProcess(AlgorithmProcess):
     ) -> None:
         super().__init__(start, spawn=spawn, post=post, notices=notices)
         self._pending_metrics = pending_metrics
-        self._useless: dict[str, str] = {}  # trials with results that the assessor ignores -> why
+        self._useless: set[str] = set()  # trials with results that the assessor ignores
 
     def flush(self) -> None:
         """Send the metrics that ``collect`` has collected to the child in one message."""
@@ -46,8 +46,8 @@ class AssessorProcess(AlgorithmProcess):
     def _hear(self, message: m.FromChild) -> None:
         super()._hear(message)
         if isinstance(message, m.Noted):
-            self._useless[message.trial_id] = message.note
-            subject = "the assessor cannot use intermediate results, so it judges these trials without them"
+            self._useless.add(message.trial_id)
+            subject = "the assessor cannot use intermediate results"
             number = len(self._useless)
             which = "1 trial" if number == 1 else f"{number} trials"
             example = f"for example trial {message.trial_id}: {message.note}"
