@@ -240,7 +240,7 @@ class Site:
         A Secret of this name may belong to an experiment of another server. Raises ServiceError.
         """
         namespace = await self._namespace()
-        await self._delete_own(SECRETS, namespace, only_look=False)
+        await self._delete_own(SECRETS, namespace, propagation="Background")
 
     async def remove(self, *, only_look: bool) -> None:
         """Remove the experiment's objects from the cluster, unless ``only_look``. Raises ServiceError."""
@@ -250,15 +250,22 @@ class Site:
         self._database_id = self._kept.database
         if self._kept.context is not None:
             self._cluster = self._login(self._kept.context)
-        await self._delete_own(CONFIG_MAPS, await self._namespace(), only_look=only_look)
+        await self._delete_own(
+            CONFIG_MAPS, await self._namespace(), propagation="Foreground", only_look=only_look
+        )
 
-    async def _delete_own(self, resource: Resource, namespace: str, *, only_look: bool) -> None:
-        """Delete the object of this kind that all pods share, if there is one and it is this experiment's."""
+    async def _delete_own(
+        self, resource: Resource, namespace: str, *, propagation: str, only_look: bool = False
+    ) -> None:
+        """Delete the object of this kind that all pods share, if there is one and it is this experiment's.
+
+        With the propagation ``Foreground``, the object stays until all objects that it owns are gone.
+        """
         name = manifest.shared_name(self._context.experiment_id)
         found = await self._cluster.get(resource, namespace, name)
         if found is not None and self._is_ours(found) and not only_look:
             uid = found["metadata"]["uid"]
-            await self._cluster.delete(resource, namespace, name, propagation="Foreground", uid=uid)
+            await self._cluster.delete(resource, namespace, name, propagation=propagation, uid=uid)
 
     async def _belonging(self) -> Belonging:
         """Create the objects that all pods need, unless this was done before. Raises ServiceError.
