@@ -104,8 +104,8 @@ def load(args: argparse.Namespace, terminal: Terminal) -> int:
         if directory.exists() or Index(home).get(experiment_id) is not None:
             raise ClientError(
                 f"There is an experiment {experiment_id} already.",
-                mend="To replace it by that of the file, and to lose what it has done since: "
-                f"nnictl stop {experiment_id}; nnictl experiment delete {experiment_id}; {{command}}",
+                mend="To delete it with all its trials, and load the file instead: "
+                f"nnictl stop {experiment_id} && nnictl experiment delete {experiment_id} && {{command}}",
             )
         has_code = any(name.startswith("code/") for name in archive.namelist())
         code = _code_directory(args, has_code=has_code)

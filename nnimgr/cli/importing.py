@@ -171,9 +171,14 @@ def _misfits(config: ExperimentConfig, found: Foreigners) -> str | None:
             outside.append(f"{named} does not fit the search space: {first_misfits(reasons)}")
     if not outside:
         return None
-    more = len(outside) - 1
-    others = f"; {more} more {'does not fit it' if more == 1 else 'do not fit it'}" if more else ""
-    return f"{outside[0]}{others}."
+    match len(outside) - 1:
+        case 0:
+            others = ""
+        case 1:
+            others = " Another trial does not fit it either."
+        case count:
+            others = f" {count} other trials do not fit it either."
+    return f"{outside[0]}.{others}"
 
 
 def _read(

@@ -84,13 +84,14 @@ def _sentence(before: Mapping[str, Any], after: Mapping[str, Any], *, imported: 
     history += f", and {imported} imported result{'' if imported == 1 else 's'}." if imported else "."
     continues = "trial continues" if live == 1 else "trials continue"
     history += f" {live} waiting or running {continues}." if live else ""
+    change = f"{new} with other arguments" if new == old else f"{new} instead of {old}"
     match after["status"]:
         case "STOPPED" | "ERROR":
-            when = f"The tuner will be {new} instead of {old} when the experiment is resumed."
+            when = f"The tuner will be {change} when the experiment is resumed."
         case "DONE":
-            when = f"The tuner is {new} instead of {old}, but the experiment is done: {after['reason']}."
+            when = f"The tuner is {change}, but the experiment is done: {after['reason']}."
         case _:
-            when = f"The tuner is {new} instead of {old} from now on."
+            when = f"The tuner is {change} from now on."
     return f"{when} {history}"
 
 

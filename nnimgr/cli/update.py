@@ -256,7 +256,7 @@ def _update(
     entry = select(home, args.id, port=args.port, to_change=True)
     client = client_of(home, entry, port=args.port)
     try:
-        before = client.get("experiments", entry.id)["searchSpace"] if "searchSpace" in changes else None
+        before = client.get("experiments", entry.id) if "filename" in args else None
         profile = client.call("PATCH", "experiments", entry.id, body=changes)
     except ApiError as error:
         faults = _faults_of(source) if source is not None and error.problems else []
@@ -267,8 +267,11 @@ def _update(
             mend = f"Correct {wrong_files(problems, args.filename)}, then repeat: {{command}}"
         failed = () if terminal.for_people else (f"Update {title} failed!",)  # as NNI ends this
         raise ClientError(*lines, *failed, problems=problems, mend=mend) from error
-    terminal.info(_confirmation(title, changes) if terminal.for_people else f"Update {title} success!")
-    if before is not None and (sentence := _other_parameters(before, changes["searchSpace"])) is not None:
+    same = before is not None and all(before[part] == profile[part] for part in ("searchSpace", "config"))
+    done = _confirmation(title, changes, same=same)
+    terminal.info(done if terminal.for_people else f"Update {title} success!")  # as NNI ends this
+    sentence = None if before is None else _other_parameters(before["searchSpace"], profile["searchSpace"])
+    if sentence is not None:
         terminal.info(sentence)
     follows = after_update(profile, title, was_done=entry.status == "DONE")
     if follows is not None:
@@ -292,10 +295,13 @@ def _other_parameters(before: Mapping[str, Any], after: Mapping[str, Any]) -> st
     return f"Parameters {'; '.join(parts)}. Trials that exist keep their parameters.{asked}"
 
 
-def _confirmation(title: str, changes: Mapping[str, Any]) -> str:
-    """Return a sentence for people that confirms a change. Pipes get NNI's sentence."""
+def _confirmation(title: str, changes: Mapping[str, Any], *, same: bool) -> str:
+    """Return a sentence for people that confirms a change. ``same``: nothing is other than before."""
     field, value = next(iter(changes.items()))
     if len(changes) == 1 and isinstance(value, int):
         return f"{field} is now {duration_text(value) if field == 'maxExperimentDuration' else value}."
     subject = title if title == "stopWhen" else f"The {title}"
-    return f"{subject} {'are' if title == 'constraints' else 'is'} changed."
+    now, before = ("are", "were") if title == "constraints" else ("is", "was")
+    if same:
+        return f"{subject} {before} the same already: nothing has changed."
+    return f"{subject} {now} changed."

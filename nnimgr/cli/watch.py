@@ -53,12 +53,14 @@ class Screen(Protocol):
 class _Lines:
     """Display of progress as plain lines, for files, pipes and logs: one line per event.
 
-    If no event comes for ``every_s`` seconds, a line with the present state is printed.
+    A line with the present state is printed first if ``from_now``, and whenever no event has come for
+    ``every_s`` seconds.
     """
 
-    def __init__(self, terminal: Terminal, *, every_s: float | None) -> None:
+    def __init__(self, terminal: Terminal, *, every_s: float | None, from_now: bool) -> None:
         self._terminal = terminal
         self._every_s = every_s
+        self._from_now = from_now
         self._told_at = time.monotonic()
 
     def see(self, event: Event, progress: Progress) -> None:
@@ -70,7 +72,9 @@ class _Lines:
 
     def draw(self, progress: Progress) -> None:
         now = progress.profile.get("now")
-        if now and self._every_s is not None and time.monotonic() - self._told_at >= self._every_s:
+        is_late = self._every_s is not None and time.monotonic() - self._told_at >= self._every_s
+        if now and (self._from_now or is_late):
+            self._from_now = False
             self.tell(capital(now))
 
 
@@ -166,9 +170,10 @@ def _follow(
     """Show the experiment until it ends. Return its last progress.
 
     ``every_s``: seconds after which a live view is redrawn. Other outputs get a line at least this often.
+    ``after``: number of the last event before. If there was one, other outputs begin with the present state.
     """
     draw_s = every_s if every_s is not None and terminal.live else _DRAW_S
-    screen = _screen(terminal, every_s)
+    screen = _screen(terminal, every_s, from_now=after > 0)
     return follow(client, experiment_id, screen=screen, after=after, draw_s=draw_s)
 
 
@@ -315,9 +320,9 @@ class _Stream:
 
 
 @contextlib.contextmanager
-def _screen(terminal: Terminal, every_s: float | None) -> Iterator[Screen]:
+def _screen(terminal: Terminal, every_s: float | None, *, from_now: bool) -> Iterator[Screen]:
     if not terminal.live:
-        yield _Lines(terminal, every_s=every_s)
+        yield _Lines(terminal, every_s=every_s, from_now=from_now)
         return
     from nnimgr.cli.live import LiveScreen
 

@@ -207,7 +207,7 @@ def misfits_of_each(config: ExperimentConfig, sets: Iterable[Any]) -> Iterator[S
 def first_misfits(reasons: Sequence[str]) -> str:
     """Return the first sentences about what is not in the search space, and how many follow."""
     hidden = len(reasons) - _MOST_REASONS
-    return "; ".join(reasons[:_MOST_REASONS]) + (f"; and {hidden} more faults" if hidden > 0 else "")
+    return "; ".join(reasons[:_MOST_REASONS]) + (f"; and {hidden} more" if hidden > 0 else "")
 
 
 def _fill(

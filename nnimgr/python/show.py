@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from nnimgr.cli.progress import Progress, number, parameters_text
 from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.watch import Screen
+from nnimgr.client.experiments import ENDED
 from nnimgr.python.errors import ArgumentError
 from nnimgr.python.options import SHOWS, Show
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Followed", "in_notebook", "screen_of"]
 
-# events whose sentences are not shown between the rows: they are normal, or the rows show them
+# events whose sentences are not shown between the rows: they are normal, or the rows show them.
+# Only the end of the experiment is always shown.
 _NORMAL = frozenset({"AttemptDue", "ExperimentMoved", "JobStarted", "JobWaiting", "TrialEnded", "Verdict"})
 _QUIET_S = 10.0  # seconds without a line after which the present state is shown
 _WIDTHS = (6, 14, 12, 12)
@@ -75,12 +77,12 @@ class _Table:
         if event.fields["status"] == "SUCCEEDED" and final is not None and not trial.confirms:
             best = final if best is None else (min if smaller else max)(best, final)
         shown = parameters_text(trial.parameters)
-        if event.fields["status"] == "FAILED":
+        if event.fields["status"] == "FAILED" or (event.fields["status"] == "SUCCEEDED" and final is None):
             shown += f"  {event.fields['reason']}"
         self._row(str(trial.sequence), event.fields["status"], number(final), number(best), shown)
 
     def tell(self, sentence: str, event: Event | None = None) -> None:
-        if event is None or event.kind not in _NORMAL:
+        if event is None or event.kind not in _NORMAL or _is_end(event):
             self._say(sentence)
 
     def draw(self, progress: Progress) -> None:
@@ -97,6 +99,11 @@ class _Table:
     def _say(self, line: str) -> None:
         self._terminal.say(line)
         self._said_at = time.monotonic()
+
+
+def _is_end(event: Event) -> bool:
+    """Return whether the experiment has ended with this event."""
+    return event.kind == "ExperimentMoved" and event.fields["status"] in ENDED
 
 
 def in_notebook() -> bool:

@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     serve = parser.add_subparsers(dest="command", required=True).add_parser(
         "serve", help="run the server of one port until it is stopped"
     )
-    serve.add_argument("--port", type=_port, default=8080)
+    serve.add_argument("--port", type=_port, default=8080, help="port of the server (default: 8080)")
     serve.add_argument("--host", default="127.0.0.1", help="the address to bind (default: %(default)s)")
     serve.add_argument(
         "--allowed-host", action="append", default=[], metavar="NAME", help="another host name of this server"
@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--url-prefix",
         type=_prefix,
-        help="serve NNI's REST API below this path: with a/b at /a/b/api/v1/nni instead of /api/v1/nni",
+        help="put this path before NNI's REST API: for a/b, it is at /a/b/api/v1/nni",
     )
     tokens = serve.add_mutually_exclusive_group()
     tokens.add_argument(

@@ -354,8 +354,8 @@ async def test_import(lab: Lab) -> None:
     assert answer.json()["given"] == 1
     assert answer.json()["warnings"] == [
         "result number 1 was left out: its value is 'abc', which is not a number",
-        "the tuner was given result number 2, which does not fit the search space: "
-        "x is 2, outside uniform [0, 1]",
+        "result number 2 does not fit the search space: x is 2, outside uniform [0, 1]. "
+        "The tuner was given it all the same, but may ignore it",
     ]
     bad = await lab.client.post(f"{EXPERIMENT}/import", json={"records": [{"parameter": 1}]})
     assert bad.status_code == 422

@@ -245,7 +245,7 @@ class FakeServer:
             return 200, _annotated(experiment.trials, str(match[2]).split("/"), body)
         if str(match[2]).startswith("tensorboards"):
             return 200, _tensorboards(experiment, method, path.rpartition("/")[2], body)
-        return 200, self._experiment(experiment, method, match[2] or "", query)
+        return 200, self._experiment(experiment, method, match[2] or "", query, body)
 
     def _create(self, body: Any) -> tuple[int, Any]:
         if body["id"] in self.experiments:
@@ -255,13 +255,14 @@ class FakeServer:
         return 201, {"id": body["id"]}
 
     def _experiment(
-        self, experiment: FakeExperiment, method: str, rest: str, query: dict[str, list[str]]
+        self, experiment: FakeExperiment, method: str, rest: str, query: dict[str, list[str]], body: Any
     ) -> Any:
         match (method, rest.split("/")):
             case ("GET", [""]):
                 return experiment.profile
             case ("PATCH", ["" | "labels"]) | ("POST", ["import"]):
-                experiment.profile = {**experiment.profile, **self.patch}
+                space = {"searchSpace": body["searchSpace"]} if "searchSpace" in body else {}
+                experiment.profile = {**experiment.profile, **space, **self.patch}
                 return experiment.profile
             case ("DELETE", [""]):
                 Index(self.home).remove(experiment.profile["id"])

@@ -375,6 +375,30 @@ def test_a_change_is_confirmed_in_plain_words(busy: FakeServer) -> None:
     assert in_a_terminal("stop").lines[-1] == "INFO: Experiment abcdefgh is stopped."
 
 
+@pytest.mark.parametrize(
+    ("verb", "text", "sentence"),
+    [
+        ("searchspace", "x: {}", "The search space was the same already: nothing has changed."),
+        ("constraints", "[x < 1]", "The constraints were the same already: nothing has changed."),
+        ("searchspace", "y: {}", "The search space is changed."),
+    ],
+)
+def test_a_change_to_the_same_is_named(
+    server: FakeServer, tmp_path: Path, verb: str, text: str, sentence: str
+) -> None:
+    server.add("abc", searchSpace={"x": {}})
+    (tmp_path / "new.yml").write_text(text)
+    seen = in_a_terminal("update", verb, "-f", "new.yml", cwd=tmp_path)
+    assert seen.lines[0] == f"INFO: {sentence}"
+
+
+def test_top_in_a_pipe_begins_with_the_present_state(server: FakeServer) -> None:
+    experiment = server.add("abc", now="waits for a machine", lastNumber=7)
+    server.emit(experiment, "ExperimentMoved", status="DONE", reason="enough")
+    told = [line.partition("] ")[2] for line in in_a_pipe("top").lines]
+    assert told[0] == "Waits for a machine"
+
+
 def test_the_live_view(busy: FakeServer) -> None:
     busy.emit(busy.experiments["abcdefgh"], "ExperimentMoved", status="DONE", reason="60 of 60 trials")
     text = in_a_terminal("top").text

@@ -26,8 +26,8 @@ def test_the_first_result_with_an_error_is_named_and_the_others_are_counted() ->
     good, bad = ({"x": 0.5}, 1), ({"x": 0.5}, "abc")
     told = "result number 2 was left out: its value is 'abc', which is not a number"
     assert judged(good, bad, good) == (2, [told])
-    assert judged(good, bad, bad) == (1, [f"{told}; 1 more was left out"])
-    assert judged(good, bad, bad, bad) == (1, [f"{told}; 2 more were left out"])
+    assert judged(good, bad, bad) == (1, [f"{told}. Another result was left out"])
+    assert judged(good, bad, bad, bad) == (1, [f"{told}. 2 other results were left out"])
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_the_first_result_with_an_error_is_named_and_the_others_are_counted() ->
     ],
 )
 def test_parameters_outside_of_the_search_space_are_given_and_named(parameter: Any, reasons: str) -> None:
-    told = f"the tuner was given result number 2, which does not fit the search space: {reasons}"
-    assert judged(({"x": 0.5}, 1), (parameter, 2)) == (2, [told])
-    assert (
-        judged(({"x": 0.5}, "abc"), (parameter, 2), (parameter, 3))[1][1] == f"{told}; 1 more does not fit it"
-    )
+    told = f"result number 2 does not fit the search space: {reasons}"
+    given = "The tuner was given {} all the same, but may ignore {}"
+    assert judged(({"x": 0.5}, 1), (parameter, 2)) == (2, [f"{told}. {given.format('it', 'it')}"])
+    both = f"{told}. Another result does not fit it either. {given.format('them', 'them')}"
+    assert judged(({"x": 0.5}, "abc"), (parameter, 2), (parameter, 3))[1][1] == both

@@ -102,12 +102,19 @@ def ended(number: int, status: str = "SUCCEEDED", reason: str = "") -> Event:
 
 def test_a_table_grows_by_a_row_for_each_trial(capsys: pytest.CaptureFixture[str]) -> None:
     progress = Progress.of(profile("abc", optimizeMode="minimize", now="Waits for a machine."))
-    for number in range(3):
-        trial = LiveTrial(number, {"x": number}, final=None if number == 1 else 2.0 - number)
+    for number in range(4):
+        trial = LiveTrial(number, {"x": number}, final=None if number in (1, 3) else 2.0 - number)
         trial.final_text = str(trial.final)
         progress.trials[f"t{number}"] = trial
     with screen_of("table") as (screen, terminal):
-        for event in (ended(0), ended(1, "FAILED", "exited with code 1"), ended(2)):
+        moves = [{"status": "DRAINING", "reason": "enough"}, {"status": "STOPPED", "reason": "all failed"}]
+        for event in (
+            ended(0),
+            ended(1, "FAILED", "exited with code 1"),
+            ended(2),
+            ended(3, reason="no usable result: 'good' is not a number"),
+            *(Event("ExperimentMoved", 9, move) for move in moves),
+        ):
             screen.see(event, progress)
             screen.tell(str(progress.apply(event)), event)
         screen.tell("The machine gpu1 is silent.")
@@ -118,6 +125,8 @@ def test_a_table_grows_by_a_row_for_each_trial(capsys: pytest.CaptureFixture[str
         "0     SUCCEEDED     2           2           x=0",
         "1     FAILED        --          2           x=1  exited with code 1",
         "2     SUCCEEDED     0           0           x=2",
+        "3     SUCCEEDED     --          0           x=3  no usable result: 'good' is not a number",
+        "Experiment STOPPED: all failed",
         "The machine gpu1 is silent.",
     ]
 

@@ -239,8 +239,7 @@ class Site:
 
         A Secret of this name may belong to an experiment of another server. Raises ServiceError.
         """
-        namespace = await self._namespace()
-        await self._delete_own(SECRETS, namespace, propagation="Background")
+        await self._delete_own(SECRETS, propagation="Background")
 
     async def remove(self, *, only_look: bool) -> None:
         """Remove the experiment's objects from the cluster, unless ``only_look``. Raises ServiceError."""
@@ -250,18 +249,14 @@ class Site:
         self._database_id = self._kept.database
         if self._kept.context is not None:
             self._cluster = self._login(self._kept.context)
-        await self._delete_own(
-            CONFIG_MAPS, await self._namespace(), propagation="Foreground", only_look=only_look
-        )
+        await self._delete_own(CONFIG_MAPS, propagation="Foreground", only_look=only_look)
 
-    async def _delete_own(
-        self, resource: Resource, namespace: str, *, propagation: str, only_look: bool = False
-    ) -> None:
+    async def _delete_own(self, resource: Resource, *, propagation: str, only_look: bool = False) -> None:
         """Delete the object of this kind that all pods share, if there is one and it is this experiment's.
 
         With the propagation ``Foreground``, the object stays until all objects that it owns are gone.
         """
-        name = manifest.shared_name(self._context.experiment_id)
+        namespace, name = await self._namespace(), manifest.shared_name(self._context.experiment_id)
         found = await self._cluster.get(resource, namespace, name)
         if found is not None and self._is_ours(found) and not only_look:
             uid = found["metadata"]["uid"]

@@ -118,7 +118,7 @@ def _results(group: Verbs[Parser]) -> None:
             '    file that "experiment export" has written.\n'
             "--from KIND SOURCE --to ID\n"
             "    The tuner of the running experiment ID learns from the results of another\n"
-            "    program. Both csv and nni read a CSV file that nnimgr has exported.\n"
+            "    program.\n"
             "--from KIND SOURCE\n"
             "    The trials of another program become a new experiment, which is stopped."
         ),

@@ -17,7 +17,7 @@ __all__ = ["ImportedResults", "judge"]
 class ImportedResults:
     """What becomes of imported results. ``given``: the number of results that the tuner gets.
 
-    ``warnings``: one sentence about all results that are left out, and one about all parameter sets that are
+    ``warnings``: one text about all results that are left out, and one about all parameter sets that are
     outside of the search space. Each names the first one.
     """
 
@@ -34,8 +34,8 @@ def judge(config: ExperimentConfig, records: Sequence[Mapping[str, Any]]) -> Imp
     faults = results.usable(records)[1]
     warnings = []
     for number, fault in list(faults.items())[:1]:
-        more = _more(len(faults) - 1, "was left out", "were left out")
-        warnings.append(f"result number {number} was left out: its value {fault}{more}")
+        left_out = f"result number {number} was left out: its value {fault}"
+        warnings.append(left_out + _others(len(faults) - 1, "was left out", "were left out"))
     given = {number: record for number, record in enumerate(records, 1) if number not in faults}
     sets = (record["parameter"] for record in given.values())
     outside = {
@@ -44,13 +44,14 @@ def judge(config: ExperimentConfig, records: Sequence[Mapping[str, Any]]) -> Imp
         if reasons
     }
     for number, reasons in list(outside.items())[:1]:
-        more = _more(len(outside) - 1, "does not fit it", "do not fit it")
-        warnings.append(
-            f"the tuner was given result number {number}, which does not fit the search space: "
-            f"{first_misfits(reasons)}{more}"
-        )
+        misfit = f"result number {number} does not fit the search space: {first_misfits(reasons)}"
+        others = _others(len(outside) - 1, "does not fit it either", "do not fit it either")
+        which = "it" if len(outside) == 1 else "them"
+        warnings.append(f"{misfit}{others}. The tuner was given {which} all the same, but may ignore {which}")
     return ImportedResults(given=len(given), warnings=warnings)
 
 
-def _more(count: int, one: str, several: str) -> str:
-    return f"; {count} more {one if count == 1 else several}" if count else ""
+def _others(count: int, one: str, several: str) -> str:
+    if not count:
+        return ""
+    return f". Another result {one}" if count == 1 else f". {count} other results {several}"
