@@ -88,6 +88,13 @@ class Field(Scene):
                     codes[pod["metadata"]["labels"]["nnimgr.io/trial"]] = ended["exitCode"]
         return codes if len(codes) == count else {}
 
+    def done(self, limit_s: float = LIMIT_S) -> list[dict[str, Any]]:
+        try:
+            return super().done(limit_s)
+        except AssertionError as error:
+            seen = self.place.kubectl("describe", "jobs,pods", "-l", "app.kubernetes.io/managed-by=nnimgr")
+            raise AssertionError(f"{error}\n{seen}") from None
+
     def numbered(self) -> dict[int, dict[str, Any]]:
         return {trial["sequence"]: trial for trial in self.trials()}
 
@@ -162,7 +169,7 @@ elif number == "3":
     third = field.until_running(2)[2]
     assert field.log(third["id"], "stdout") == b"hello 2\n"
     field.stop_trial(third["id"])
-    trials = field.done(LIMIT_S)
+    trials = field.done()
     assert [trial["status"] for trial in trials] == ["SUCCEEDED", "FAILED", "USER_CANCELED", "EARLY_STOPPED"]
     first, second = trials[:2]
     x = first["parameters"]["x"]
@@ -204,7 +211,7 @@ def test_a_stopped_experiment_is_resumed(field: Field) -> None:
     assert "secret/nnimgr-exp" not in field.place.left()
     field.release("go")
     field.nnictl("resume", "exp")
-    trials = field.done(LIMIT_S)
+    trials = field.done()
     assert [trial["status"] for trial in trials][-1] == "SUCCEEDED"
 
 
@@ -241,7 +248,7 @@ report_both()
         field.release("go-2")
         reported(3)
         field.release("go-3")
-        ended = field.done(LIMIT_S)
+        ended = field.done()
     assert [trial["status"] for trial in ended] == ["SUCCEEDED"] * 3
     for number, trial in enumerate(ended):
         x = trial["parameters"]["x"]
@@ -289,7 +296,7 @@ def test_pods_of_a_pool_are_shared_and_go_when_idle(field: Field) -> None:
 
     eventually(lambda: phases() == ["Running", "Succeeded"], "the end of the idle pod", LIMIT_S)
     field.release("end")
-    assert [trial["status"] for trial in field.done(LIMIT_S)] == ["SUCCEEDED"] * 6
+    assert [trial["status"] for trial in field.done()] == ["SUCCEEDED"] * 6
     assert len(field.place.pods()) == 2
 
 
