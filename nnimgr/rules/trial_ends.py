@@ -50,6 +50,8 @@ _DAMAGED = "the metrics file "  # beginning of what a keeper says about a file t
 _SHELL_SAYS = {126: "command cannot be executed", 127: "command not found"}
 # sh: 1: NAME: not found, bash: line 1: NAME: cannot execute: required file not found
 _NAMED_BY_THE_SHELL = re.compile(r"(?:^|: )([^:]+): (?:cannot execute: )?[^:]+$")
+_FUTILE = 2  # attempts that were preempted without a new checkpoint before one that says so
+_REMEDY = "the trial may have to save its state more often; maxRetries.preempted limits its attempts"
 _FUNCTION = "-m nni.run "  # in the command of trials that run a Python function or class
 _SAID_BY_OLDER_KEEPERS = "the last line of its stderr: "
 
@@ -403,6 +405,8 @@ def _retry(state: ExperimentState, trial: TrialState, job: JobState | None, now:
         times = "once" if not before else f"{before + 1} times, the last time"
         what = "it was preempted" if cause is f.Cause.PREEMPTED else "it was lost"
         return _failed(state, trial, f"{what} {times}: {why}", cause)
+    if cause is f.Cause.PREEMPTED and before >= _FUTILE:
+        why += f"; {before + 1} attempts have ended so without a new checkpoint ({_REMEDY})"
     return _again(state, trial, why, due_at=now + _pause(state, trial, before), cause=cause)
 
 
