@@ -85,7 +85,7 @@ class ASHAAssessor(JudgingAssessor):
         number = len(entries)
         which = f"the best of {number} results"
         if kept > 1:
-            which = f"it is not among the best {kept} of {number}: the worst of these"
+            which = f"it is not among the best {kept} of {number}: the worst of these {kept}"
         after = "1 report" if rung == 1 else f"{rung} reports"
         return Why(
             f"after {after}, it has {self.shown(loss)}, and {which} is {self.shown(last[0])}, "

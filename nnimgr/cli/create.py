@@ -62,7 +62,6 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
                 loaded = _load(args, terminal)
                 canonical = loaded.config.canonical()
                 terminal.stamped(f"Creating experiment, Experiment ID: {experiment_id}")
-                _warn_of_name(home, loaded.config.experiment_name, experiment_id, terminal)
                 if loaded.feasibility is not None:
                     terminal.stamped(f"Constraints: {loaded.feasibility}")
                 if start.starts or not terminal.for_people:  # a pipe gets NNI's lines
@@ -73,6 +72,7 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
             body = {"config": canonical, "searchSpace": space, "id": experiment_id, **surroundings()}
             interrupt = _held(args)
             client = post_experiment(home, client, body, no_token=args.no_token, url_prefix=prefix)
+            _warn_of_name(home, loaded.config.experiment_name, experiment_id, terminal)
     except HomeError as error:
         raise ClientError(str(error)) from error
     url = _address(client, experiment_id, terminal)
@@ -228,7 +228,7 @@ def _warn_of_name(home: Home, name: str | None, experiment_id: str, terminal: Te
     if not name or name == experiment_id:
         return
     entries = Index(home).entries()
-    others = [entry.id for entry in entries.values() if entry.name == name]
+    others = [entry.id for entry in entries.values() if entry.name == name and entry.id != experiment_id]
     if others and name not in entries:
         terminal.warn(
             f"There is another experiment with the name {name}: {others[-1]}. Commands need the ids now. "

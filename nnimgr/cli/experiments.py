@@ -116,7 +116,8 @@ def _row(entry: IndexEntry) -> tuple[str, ...]:
         stored = stored_experiment(entry.directory)
         if stored is not None:
             trials, best = str(sum(stored.counts.values())), number(stored.best_value)
-    return entry.id, entry.name or "-", ending_of(entry), trials, best, when(entry.started_at)
+    status = ending_of(entry) + (" (archived)" if entry.archived else "")
+    return entry.id, entry.name or "-", status, trials, best, when(entry.started_at)
 
 
 def _put_away(entry: IndexEntry) -> bool:

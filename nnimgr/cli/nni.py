@@ -79,7 +79,7 @@ def _plain(file: str, v1: bool, found: list[Difference], refused: ClientError | 
                 "field": difference.place.field,
                 "nni": difference.nni,
                 "nnimgr": difference.here,
-                "todo": difference.entry.todo,
+                "todo": difference.todo,
                 "needsWork": difference.needs_work,
             }
             for difference in found

@@ -110,6 +110,7 @@ def select(
             )
             if newest is not entry:
                 why = "a user has stopped it" if has_database(newest.directory) else "its files are gone"
+                why = "it is archived" if newest.archived else why
                 sentence += f" {_title(newest)} is newer, but {why}."
             print(fitted(sys.stderr, f"INFO: {sentence}"), file=sys.stderr)
         return entry

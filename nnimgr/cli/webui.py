@@ -17,11 +17,17 @@ __all__ = ["url"]
 
 def url(args: argparse.Namespace, terminal: Terminal) -> int:
     """Print a new address of the dashboard. It logs in one browser, and works only once."""
-    experiment_id, client = _server(Home.find(), args)
+    home = Home.find()
+    experiment_id, client = _server(home, args)
     address = dashboard_address(client, experiment_id)["url"]
     if terminal.as_json:
         terminal.json({"id": experiment_id, "url": address})
     terminal.say(address)
+    if experiment_id is not None and entries_of(home)[experiment_id].status == "STOPPED":
+        terminal.warn(
+            f"Experiment {experiment_id} is stopped, so its server leaves after about half a minute. "
+            f"To look at it for longer: nnictl view {experiment_id}"
+        )
     return 0
 
 

@@ -34,7 +34,12 @@ _EXPONENT = re.compile(r"[-+]?\d+[eE][-+]?\d+|[-+]?\d+\.\d*[eE]\d+")
 
 
 class Document:
-    """Content of one file as plain values, with the line and column of every path in it."""
+    """Content of one file as plain values, with the line and column of every path in it.
+
+    ``first_format``: the file is in NNI's first format, and was converted.
+    """
+
+    first_format = False
 
     def __init__(self, file: Path | None, text: str) -> None:
         """Parse ``text``, the content of ``file``. ``file`` is None if the text is not from a file."""

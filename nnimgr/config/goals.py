@@ -80,15 +80,23 @@ def warn_of_goal(reading: Reading, config: ExperimentConfig) -> None:
         return
     mode = config.optimize_mode
     if not config.goal_is_stated:
+        remedy = 'write "goal: minimize" or "goal: maximize"'
+        if _in_first_format(reading):
+            remedy = "set optimize_mode, minimize or maximize, in classArgs of the tuner"
         reading.warn(
             ("tuner",),
             f"no goal is given, so results are {_MODES[mode]} (NNI's default for {config.tuner.title}); "
-            'write "goal: minimize" or "goal: maximize"',
+            + remedy,
         )
     tuner = config.tuner.builtin("tuner")
     if tuner is None or not tuner.advisor:  # an advisor uses no assessor
         _warn_of_other_goal(reading, config, Role.ASSESSOR, config.assessor)
     _warn_of_other_goal(reading, config, Role.SCHEDULER, config.scheduler)
+
+
+def _in_first_format(reading: Reading) -> bool:
+    """Return whether the file is in NNI's first format, which has no field ``goal``."""
+    return reading.document is not None and reading.document.first_format
 
 
 def _warn_of_other_goal(
@@ -102,10 +110,13 @@ def _warn_of_other_goal(
     other = (algorithm.class_args or {}).get("optimize_mode") or "maximize"
     if other != mode:
         goal = f'"goal: {mode}"' if config.goal_is_stated else '"goal: minimize" or "goal: maximize"'
+        remedy = f"write a goal, which the tuner and the {role} both follow: {goal}"
+        if _in_first_format(reading):
+            remedy = f"set the same optimize_mode in classArgs of the tuner and of the {role}"
         reading.warn(
             (role,),
             f"{algorithm.title} expects results to be {_MODES[other]}, but {config.tuner.title} expects "
-            f"them to be {_MODES[mode]}; write a goal, which the tuner and the {role} both follow: {goal}",
+            f"them to be {_MODES[mode]}; {remedy}",
         )
 
 

@@ -17,7 +17,6 @@ from nnimgr.config.problems import Problem
 
 __all__ = ["TABLE", "Difference", "Entry", "differences"]
 
-_NOT_V1 = ' (not a field of v1 files, which have a section "trial")'
 _NOTHING = "nothing"
 
 
@@ -26,7 +25,8 @@ class Entry:
     """Difference between NNI and nnimgr in one field of a configuration.
 
     ``nni`` continues a sentence that begins with "NNI", and ``here`` a sentence that begins with "nnimgr".
-    "{value}" in these texts is replaced by the field's value. ``todo``: what the user has to do.
+    "{value}" in these texts is replaced by the field's value. ``todo``: what the user has to do. ``todo_v1``:
+    the same for a file in the first format, which has other fields.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Entry:
     nni: str
     here: str
     todo: str = _NOTHING
+    todo_v1: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,12 @@ class Difference:
     entry: Entry
     place: Problem
     value: object
+    first_format: bool
+
+    @property
+    def todo(self) -> str:
+        in_v1 = self.entry.todo_v1 if self.first_format else None
+        return in_v1 or self.entry.todo
 
     @property
     def nni(self) -> str:
@@ -55,11 +62,11 @@ class Difference:
     @property
     def needs_work(self) -> bool:
         """Return whether the user who wrote the file has to change or decide something."""
-        return not self.entry.todo.startswith(_NOTHING)
+        return not self.todo.startswith(_NOTHING)
 
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.place.file, self.place.line) if part is not None)
-        sentence = f"NNI {self.nni}; nnimgr {self.here}. To do: {self.entry.todo}."
+        sentence = f"NNI {self.nni}; nnimgr {self.here}. To do: {self.todo}."
         return ": ".join(part for part in (place, self.place.field, sentence) if part)
 
     def _filled(self, sentence: str) -> str:
@@ -69,10 +76,13 @@ class Difference:
 def differences(file: NniFile) -> list[Difference]:
     """Return the differences from NNI that apply to a file, in the order of its lines."""
     found: dict[tuple[str, Problem], Difference] = {}
+    v1 = file.first is not None
     for entry in TABLE:
         for field in entry.find(file):
             place = field.problem()  # two fields of the second format may come from one field of the first
-            found.setdefault((entry.name, place), Difference(entry=entry, place=place, value=field.value))
+            found.setdefault(
+                (entry.name, place), Difference(entry=entry, place=place, value=field.value, first_format=v1)
+            )
     return sorted(found.values(), key=lambda each: (each.place.file != file.path, each.place.line or 0))
 
 
@@ -150,7 +160,8 @@ _GENERAL: Sequence[Entry] = (
         find=find.missing("failFast"),
         nni="starts trials up to the limit even if all of them fail",
         here="stops the experiment if the first 5 trials all fail alike",
-        todo=f'nothing; "failFast: false" turns this off{_NOT_V1}',
+        todo='nothing; "failFast: false" turns this off',
+        todo_v1=_NOTHING,
     ),
     Entry(
         name="GPUs of trials",
@@ -163,14 +174,16 @@ _GENERAL: Sequence[Entry] = (
         find=find.no_goal,
         nni="takes the tuner's default direction without a message",
         here="takes the tuner's default direction and warns",
-        todo=f"set classArgs.optimize_mode of the tuner, or goal{_NOT_V1}",
+        todo='write "goal: minimize" or "goal: maximize"',
+        todo_v1="set optimize_mode, minimize or maximize, in classArgs of the tuner",
     ),
     Entry(
         name="conflicting goals",
         find=find.conflicting_goals,
         nni="does not notice that tuner and assessor expect opposite results",
         here="warns if tuner and assessor expect opposite results",
-        todo=f"set classArgs.optimize_mode of both, or goal{_NOT_V1}",
+        todo='write "goal: minimize" or "goal: maximize"',
+        todo_v1="set the same optimize_mode, minimize or maximize, in classArgs of both",
     ),
 )
 

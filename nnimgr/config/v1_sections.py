@@ -160,6 +160,8 @@ class Section:
 class ConvertedDocument(Document):
     """Document in NNI's second format. Its errors name the places in the user's file, in the first format."""
 
+    first_format = True
+
     def __init__(self, conversion: Conversion) -> None:
         self.file = conversion.document.file
         self.value = conversion.value

@@ -181,9 +181,10 @@ async def test_a_stopped_experiment_that_no_id_has_chosen_is_named_to_people(
         assert (seen.code, told in seen.lines) == (0, is_told)
     assert told not in (await asyncio.to_thread(in_a_pipe, "trial", "ls")).text
     await add_ended(server, "newest", tmp_path, "user")
-    for said in ("a user has stopped it", "its files are gone"):
+    for said in ("a user has stopped it", "its files are gone", "it is archived"):
         if said == "its files are gone":
             database_path(tmp_path / "newest").unlink()
+        Index(server.home).update("newest", archived=said == "it is archived")
         seen = await asyncio.to_thread(in_a_terminal, "trial", "ls", columns=150)
         assert f"{told} a name (newest) is newer, but {said}." in seen.lines
     server.add("runs")
@@ -385,6 +386,17 @@ def test_a_server_with_several_experiments_has_one_address(
     server.add("def")
     assert main(["webui", "url", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["id"] is None
+
+
+def test_the_server_of_a_stopped_experiment_soon_leaves(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc", status="STOPPED")
+    server.add("def")
+    assert main(["webui", "url", "def"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["webui", "url", "abc"]) == 0
+    assert "To look at it for longer: nnictl view abc" in capsys.readouterr().err
 
 
 def test_several_servers(server: FakeServer, home: Home, capsys: pytest.CaptureFixture[str]) -> None:

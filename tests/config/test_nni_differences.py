@@ -304,3 +304,15 @@ def test_a_sentence_has_the_value_and_the_place(tmp_path: Path) -> None:
 )
 def test_files_with_errors_have_differences_too(tmp_path: Path, text: str) -> None:
     of(tmp_path, text)
+
+
+def test_what_to_do_depends_on_the_format(tmp_path: Path) -> None:
+    (tmp_path / "space.json").write_text(f'{{"x": {UNIFORM}}}')
+    told = {}
+    for version, text in (("v1", V1 + V1_TRIAL), ("v2", SPACE + REST + LOCAL + "tuner: {name: Random}\n")):
+        file = tmp_path / f"{version}.yml"
+        file.write_text(text.replace(", classArgs: {optimize_mode: maximize}", ""))
+        told[version] = {found.entry.name: found.todo for found in differences(NniFile(file))}
+    assert told["v1"]["no goal"] == "set optimize_mode, minimize or maximize, in classArgs of the tuner"
+    assert told["v2"]["no goal"] == 'write "goal: minimize" or "goal: maximize"'
+    assert told["v1"]["failFast"] == "nothing"

@@ -65,6 +65,16 @@ def test_fields_of_every_platform(load: Load, tmp_path: Path) -> None:
     assert (config.platform, config.multi_phase) == ("local", False)
 
 
+def test_warnings_of_the_goal_name_no_field_of_the_second_format(load: Load) -> None:
+    text = V1.replace("  classArgs:\n    optimize_mode: maximize\n", "")
+    text += "assessor: {builtinAssessorName: Medianstop}\n"
+    without, opposite = (str(warning) for warning in load(text).warnings)
+    assert without.endswith(
+        "(NNI's default for TPE); set optimize_mode, minimize or maximize, in classArgs of the tuner"
+    )
+    assert opposite.endswith("; set the same optimize_mode in classArgs of the tuner and of the assessor")
+
+
 def test_the_second_format_of_a_file_is_shown_and_reads_the_same(load: Load) -> None:
     loaded = load(V1)
     assert loaded.converted is not None

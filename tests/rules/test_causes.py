@@ -76,9 +76,7 @@ def test_preempted_attempts_are_retried_without_a_limit() -> None:
     for number in range(20):
         fact = due(preempt(life, attempt))
         assert (fact.cause, fact.lost, fact.failed) == (C.PREEMPTED, False, False)
-        futile = (
-            f"; {number + 1} attempts have ended so without a new checkpoint (the trial may have to "
-        )
+        futile = f"; {number + 1} attempts have ended so without a new checkpoint (the trial may have to "
         assert (fact.reason == EVICTED) if number < 2 else fact.reason.startswith(EVICTED + futile)
         attempt = restart(life)
     trial = life.state.trials[life.trial(0)]
