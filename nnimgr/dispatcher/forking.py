@@ -69,19 +69,21 @@ class Zygote:
         self,
         make_protocol: Callable[[], asyncio.SubprocessProtocol],
         *,
+        name: str,
         environ: Mapping[str, str],
         cwd: Path,
         stderr: int,
     ) -> asyncio.SubprocessTransport:
         """Fork a child from the zygote and return its transport, like ``loop.subprocess_exec``.
 
-        Raise NotForked or OSError.
+        ``name``: of its algorithm, from which the zygote knows what to import for later children. Raise
+        NotForked or OSError.
         """
         async with self._requests:
             process = await self._running()
             child = _Forked(make_protocol(), process, answer_s=self._answer_s)
             try:
-                await child.begin(stderr)
+                await child.begin(name, stderr)
                 async with asyncio.timeout(self._answer_s):
                     await child.born
             except TimeoutError:
@@ -147,10 +149,10 @@ class _Process:
     def pid(self) -> int:
         return self._process.pid
 
-    def request(self, descriptors: list[int]) -> None:
-        """Ask the zygote for a child that gets these file descriptors. Raise NotForked."""
+    def request(self, name: str, descriptors: list[int]) -> None:
+        """Ask the zygote for a child of this algorithm that gets these file descriptors. Raise NotForked."""
         try:
-            socket.send_fds(self._requests, [b"f"], descriptors)
+            socket.send_fds(self._requests, [name.encode()], descriptors)
         except OSError as error:
             raise NotForked(f"the zygote cannot be asked for a child process: {error}") from error
 
@@ -198,7 +200,7 @@ class _Forked(asyncio.SubprocessTransport):
         self._streams: list[asyncio.BaseTransport] = []
         protocol.connection_made(self)
 
-    async def begin(self, stderr: int) -> None:
+    async def begin(self, name: str, stderr: int) -> None:
         """Ask the zygote to fork the child. The zygote's answer sets the future ``born``.
 
         Raise NotForked or OSError.
@@ -209,7 +211,7 @@ class _Forked(asyncio.SubprocessTransport):
             self._stdin, its_input = await self._connect(asyncio.Protocol, its)
             _, its_output = await self._connect(lambda: _Output(self), its)
             _, its_status = await self._connect(lambda: _Status(self), its)
-            self._zygote.request([its_input, its_output, stderr, its_status])
+            self._zygote.request(name, [its_input, its_output, stderr, its_status])
 
     async def _connect(
         self, make_protocol: Callable[[], asyncio.Protocol], its: contextlib.ExitStack

@@ -120,7 +120,10 @@ class DispatcherChild:
         if zygote is None or not zygote.can_host(self._start, python=self._python, environ=self._environ):
             return None
         try:
-            return await zygote.fork(lambda: _Pipes(self), environ=self._environ, cwd=self._cwd, stderr=log)
+            name = str(self._start.name)
+            return await zygote.fork(
+                lambda: _Pipes(self), name=name, environ=self._environ, cwd=self._cwd, stderr=log
+            )
         except NotForked as error:
             logger.warning("a %s runs in a separate interpreter: %s", self._start.role, error)
             return None

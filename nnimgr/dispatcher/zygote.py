@@ -1,17 +1,20 @@
 """The zygote: a process from which the children of built-in algorithms are forked, one for each request.
 
 ``python -m nnimgr.dispatcher.zygote N``, started by ``nnimgr.dispatcher.forking``. Descriptor N is a socket.
-A request is one byte with four descriptors: the child's input, output and log, and a socket for its status.
+A request is the name of an algorithm with four descriptors: the child's input, output and log, and a socket
+for its status.
 The zygote writes the child's process id into that socket, and its wait status once the child has ended. A
 negative number instead of the process id is the error of a fork that failed. The zygote ends when the socket
 of the requests is closed.
 
-The modules that the zygote has imported are in memory once for all children. numpy is not among them: it
-starts threads, and a process with threads cannot be forked safely.
+The modules that the zygote has imported are in memory once for all children. Most are imported at its start,
+and large ones after the first request for an algorithm that uses them, when nothing is asked for. BLAS is
+limited to one thread in the zygote, because a process with several threads cannot be forked safely.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
@@ -19,11 +22,12 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Iterable
 
 from nnimgr.child import die_with_parent, name_process
 from nnimgr.dispatcher import worker
 
-__all__ = ["PRELOADED", "main"]
+__all__ = ["PRELOADED", "PRELOADED_LATER", "main"]
 
 PRELOADED = (
     "nnimgr.assessors.asha",
@@ -50,6 +54,10 @@ PRELOADED = (
     "nnimgr.tuners.tpe",
     "nnimgr.tuners.tpe_legacy",
 )
+# Large modules that the children of an algorithm import when they need them.
+PRELOADED_LATER = {"TPE": "nnimgr.tuners.tpe_model"}
+_QUIET_MS = 1000  # time without a request after which such a module is imported
+_LONGEST_NAME = 256  # bytes
 _DESCRIPTORS = 4
 _MOST_DESCRIPTORS = 1 << 20
 
@@ -60,13 +68,18 @@ def main(requests_fd: int) -> int:
     """
     die_with_parent()
     name_process("nnimgr-zygote")
-    for name in PRELOADED:
-        importlib.import_module(name)
-    gc.collect()
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # read when numpy is imported; children get their own variables
+    _import(PRELOADED)
     gc.disable()
-    gc.freeze()  # a collection in a child would write to every page, and thus copy the page
     is_child = _serve(socket.socket(fileno=requests_fd))
     return worker.main() if is_child else 0
+
+
+def _import(modules: Iterable[str]) -> None:
+    for name in modules:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a collection in a child would write to every page, and thus copy the page
 
 
 def _serve(requests: socket.socket) -> bool:
@@ -79,15 +92,23 @@ def _serve(requests: socket.socket) -> bool:
     poll.register(requests, select.POLLIN)
     poll.register(pulse, select.POLLIN)
     statuses: dict[int, int] = {}  # child -> its status socket
+    later: set[str] = set()  # modules to import when it is quiet
     while True:
-        for fd, _ in poll.poll():
+        ready = poll.poll(_QUIET_MS if later else None)
+        if not ready:
+            with contextlib.suppress(ImportError):  # an algorithm without its library says so itself
+                _import(later)
+            later.clear()
+        for fd, _ in ready:
             if fd == pulse:
                 os.read(pulse, 512)
                 _reap(statuses)
                 continue
-            request, descriptors, _, _ = socket.recv_fds(requests, 1, _DESCRIPTORS)
+            request, descriptors, _, _ = socket.recv_fds(requests, _LONGEST_NAME, _DESCRIPTORS)
             if not request:
                 return False
+            if (module := PRELOADED_LATER.get(request.decode())) is not None and module not in sys.modules:
+                later.add(module)
             *standard, status = descriptors
             pid = _fork()
             if pid == 0:

@@ -19,7 +19,7 @@ import uvloop
 from nnimgr.builtins import BUILTINS
 from nnimgr.dispatcher import messages as m
 from nnimgr.dispatcher.forking import Zygote
-from nnimgr.dispatcher.zygote import PRELOADED
+from nnimgr.dispatcher.zygote import PRELOADED, PRELOADED_LATER
 from tests.dispatcher.hosting import Hosted, eventually, start_line
 from tests.dispatcher.test_process import gone
 
@@ -228,7 +228,7 @@ async def test_zygote_and_forks_die_with_the_server(tmp_path: Path) -> None:
 
 
 def test_what_is_preloaded_is_what_needs_no_numpy() -> None:
-    """A built-in algorithm's module is preloaded unless its import starts threads."""
+    """A built-in algorithm's module is preloaded at the start unless it loads numpy."""
     script = "import sys, importlib; importlib.import_module(sys.argv[1]); print('numpy' in sys.modules)"
     for module in sorted({builtin.target.partition(":")[0] for builtin in BUILTINS}):
         done = subprocess.run(
@@ -262,3 +262,22 @@ def test_in_the_servers_loop_no_file_of_another_thread_is_closed(tmp_path: Path)
             over.set()
         for each in opening:
             each.result()
+
+
+def maps(pid: int | None) -> str:
+    """Return the files that are in a process's memory."""
+    return Path(f"/proc/{pid}/maps").read_text()
+
+
+async def test_numpy_is_in_memory_once_for_the_children_of_tpe(zygote: Zygote, tmp_path: Path) -> None:
+    pytest.importorskip("numpy")
+    assert set(PRELOADED_LATER) <= {builtin.name for builtin in BUILTINS}
+    first = await forked(zygote, tmp_path, name="TPE")
+    assert "numpy" not in maps(zygote.pid)  # nothing waits for it
+    await eventually(lambda: "numpy" in maps(zygote.pid))
+    assert status(zygote.pid, "Threads") == "1"
+    second = await forked(zygote, tmp_path, name="TPE")
+    assert "numpy" not in maps(pid_of(first)) and "numpy" in maps(pid_of(second))
+    second.ask(0)
+    assert len(await second.suggestions(1)) == 1
+    await asyncio.gather(first.child.close(), second.child.close())
