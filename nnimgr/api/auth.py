@@ -16,6 +16,7 @@ import binascii
 import hashlib
 import hmac
 import ipaddress
+import logging
 import socket
 import time
 from collections.abc import Callable, Iterable
@@ -29,6 +30,8 @@ from nnimgr.api.pages import Page
 from nnimgr.api.sessions import SESSION_LIFE, Sessions
 
 __all__ = ["AllowedHosts", "Authentication", "Credentials", "FailureThrottle", "LOGIN_PAGE", "LOGIN_ROUTE"]
+
+logger = logging.getLogger(__name__)
 
 LOGIN_PAGE = "/login"
 LOGIN_ROUTE = "/api/v1/login"
@@ -64,9 +67,9 @@ class Identity(Enum):
 
 
 class Credentials:
-    """Credentials that the server accepts: its token (stored as a hash only) and the sessions in
-    ``sessions``.
+    """Credentials that the server accepts: its token and the sessions in ``sessions``.
 
+    ``token`` returns the token, which may have been replaced. All sessions then end.
     If ``needed`` is False, no request needs a credential, but requests from other web sites are still
     rejected. If ``trusts_own_programs``, programs of the server's own user on this machine need no
     credential.
@@ -74,7 +77,7 @@ class Credentials:
 
     def __init__(
         self,
-        token: str,
+        token: Callable[[], str],
         *,
         sessions: Sessions,
         port: int,
@@ -84,7 +87,8 @@ class Credentials:
     ) -> None:
         self.needed = needed
         self._trusts_own_programs = trusts_own_programs
-        self._token = _sum(token)
+        self._token = token
+        self._known = _sum(token())
         self.sessions = sessions
         # All ports of a host share cookies, so servers on one host need different names for their cookies.
         self.cookie_name = f"nnimgr-{port}"
@@ -101,8 +105,10 @@ class Credentials:
             if scheme.lower() == "basic" and self.is_token(_basic_password(value.strip())):
                 return Identity.BASIC
         session = self.session_of(scope)
-        if session is not None and self.sessions.knows(session):
-            return Identity.SESSION
+        if session is not None:
+            self._expected()
+            if self.sessions.knows(session):
+                return Identity.SESSION
         if self._trusts_own_programs and given is None and comes_from_own_program(scope):
             return Identity.OWN_PROGRAM
         return None
@@ -132,7 +138,15 @@ class Credentials:
 
     def is_token(self, given: str) -> bool:
         """Return True if ``given`` is the server's token."""
-        return hmac.compare_digest(_sum(given), self._token)
+        return hmac.compare_digest(_sum(given), self._expected())
+
+    def _expected(self) -> bytes:
+        """Return the hash of the present token. If the token was replaced, end all sessions."""
+        expected = _sum(self._token())
+        if expected != self._known:
+            self._known = expected
+            self.sessions.end_all()
+        return expected
 
 
 class AllowedHosts:
@@ -182,7 +196,12 @@ class FailureThrottle:
         return max(0, int(over * self._refill_s + 0.999))
 
     def failed(self, client: str) -> None:
+        """Count a failed login. Log the first ones after a pause, and that the limit is reached."""
         failures = self._failures(client)
+        if failures < 1:
+            logger.warning("a request from %s had a wrong token, login code or session", client or "a socket")
+        elif failures < self._allowed <= failures + 1:
+            logger.warning("further failed logins from %s have to wait", client or "a socket")
         self._spent.pop(client, None)
         while len(self._spent) >= self._most_clients:
             del self._spent[next(iter(self._spent))]

@@ -68,6 +68,11 @@ class Sessions:
         """End the session with this cookie value. Do nothing if there is no such session."""
         self._sessions.pop(_digest(session), None)
 
+    def end_all(self) -> None:
+        """End all sessions, and make all codes invalid."""
+        self._sessions.clear()
+        self._codes.clear()
+
 
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Collection
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,10 @@ class _PrivateFileHandler(RotatingFileHandler):
 class _RedactingFormatter(logging.Formatter):
     """Log formatter that replaces secrets by "***".
 
-    Code must not log secrets in any case. This is a second protection.
+    Code must not log secrets in any case. This is a second protection. ``secrets`` may grow later.
     """
 
-    def __init__(self, secrets: tuple[str, ...]) -> None:
+    def __init__(self, secrets: Collection[str]) -> None:
         super().__init__(_FORMAT)
         self._secrets = secrets
 
@@ -45,7 +46,7 @@ class _RedactingFormatter(logging.Formatter):
         return text
 
 
-def start_log(level: str, *, file: Path | None, secrets: tuple[str, ...]) -> None:
+def start_log(level: str, *, file: Path | None, secrets: Collection[str]) -> None:
     """Start logging to ``file``, or to standard error if it is None. The file has mode 0600 and is rotated.
 
     Raise OSError if the file cannot be opened.

@@ -15,7 +15,7 @@ import os
 import resource
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from nnimgr import __version__
@@ -23,6 +23,7 @@ from nnimgr.home import HOME_VARIABLE, Home, HomeError, check_prefix
 from nnimgr.server.addresses import Address, check_url
 from nnimgr.server.local_socket import bind_private
 from nnimgr.server.options import CannotServe, KeeperOptions, ServeOptions
+from nnimgr.server.token import ServerToken
 
 __all__ = ["main"]
 
@@ -142,7 +143,8 @@ def _serve(parsed: argparse.Namespace) -> None:
         home.claim_server(options.port) as claim,
         _bind_local(home, options.port) as local,
     ):
-        _start_log(parsed, token=home.token())
+        token = ServerToken(home)
+        _start_log(parsed, secrets=token.seen)
         if options.host not in _LOOPBACK:
             logger.warning("other machines can reach %s, whose traffic is not encrypted", options.url)
         if options.no_token:
@@ -155,7 +157,7 @@ def _serve(parsed: argparse.Namespace) -> None:
 
         gc.freeze()
         gc.enable()
-        run(options, home=home, claim=claim, listeners=Listeners(listener, local))
+        run(options, home=home, claim=claim, listeners=Listeners(listener, local), token=token)
 
 
 def _keeper_options(parsed: argparse.Namespace) -> KeeperOptions:
@@ -242,14 +244,14 @@ def _bind_local(home: Home, port: int) -> socket.socket:
     return listener
 
 
-def _start_log(parsed: argparse.Namespace, *, token: str) -> None:
+def _start_log(parsed: argparse.Namespace, *, secrets: Collection[str]) -> None:
     from nnimgr.server.log import LEVELS, start_log
 
     level = parsed.log_level or os.environ.get(LEVEL_VARIABLE, "").lower() or "info"
     if level not in LEVELS:
         raise CannotServe(f"{LEVEL_VARIABLE} is {level!r}; it must be one of: {', '.join(LEVELS)}.")
     try:
-        start_log(level, file=parsed.log_file, secrets=(token,))
+        start_log(level, file=parsed.log_file, secrets=secrets)
     except OSError as error:
         raise CannotServe(f"Cannot write the log {parsed.log_file}: {error.strerror}.") from error
 

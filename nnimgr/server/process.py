@@ -35,6 +35,7 @@ from nnimgr.server.doors import Doors
 from nnimgr.server.http import http_config
 from nnimgr.server.local_socket import is_own_user
 from nnimgr.server.options import CannotServe, ServeOptions
+from nnimgr.server.token import ServerToken
 from nnimgr.server.watchdog import Watchdog
 from training_services.base import ServiceUnavailable
 from training_services.keepers.http_door import KeeperDoor
@@ -65,15 +66,18 @@ class Listeners:
     local: socket.socket
 
 
-def run(options: ServeOptions, *, home: Home, claim: ServerClaim, listeners: Listeners) -> None:
+def run(
+    options: ServeOptions, *, home: Home, claim: ServerClaim, listeners: Listeners, token: ServerToken
+) -> None:
     """Serve until a signal arrives. With the option ``until_idle``, also end when no experiment is active."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(options, home=home, claim=claim, listeners=listeners))
+        runner.run(_serve(options, home=home, claim=claim, listeners=listeners, token=token))
 
 
-async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, listeners: Listeners) -> None:
-    token = home.token()
+async def _serve(
+    options: ServeOptions, *, home: Home, claim: ServerClaim, listeners: Listeners, token: ServerToken
+) -> None:
     hub = KeeperHub()
     keepers = options.keepers
     doors = Doors(
@@ -100,7 +104,7 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
             stand_ins=True,
         ),
         credentials=Credentials(
-            token,
+            token.read,
             sessions=sessions,
             port=options.port,
             needed=not options.no_token,

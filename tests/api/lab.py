@@ -91,7 +91,7 @@ async def open_lab(directory: Path) -> AsyncGenerator[Lab, None]:
     parts = ApiParts(
         analyst=analyst,
         manager=cast(NNIManager, manager),
-        credentials=Credentials(TOKEN, sessions=sessions, port=PORT),
+        credentials=Credentials(lambda: TOKEN, sessions=sessions, port=PORT),
         url=BASE,
         port=PORT,
         version="0.0.test",

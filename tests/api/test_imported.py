@@ -42,7 +42,7 @@ async def client(server: Server) -> AsyncIterator[httpx.AsyncClient]:
     async with server.manager(PORT) as manager:
         parts = ApiParts(
             manager=manager,
-            credentials=Credentials(TOKEN, sessions=Sessions(), port=PORT),
+            credentials=Credentials(lambda: TOKEN, sessions=Sessions(), port=PORT),
             url=BASE,
             port=PORT,
             version="0.0.test",

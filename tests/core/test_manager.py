@@ -276,6 +276,20 @@ async def test_a_create_that_cannot_commit_leaves_nothing(
         assert await manager.create(server.new("mine")) == ("mine", True)
 
 
+async def test_a_stopped_experiment_can_be_deleted_although_the_disk_is_full(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise StoreError("the disk is full")
+
+    async with server.manager() as manager:
+        await manager.create(server.new("mine"))
+        await manager.stop("mine", detach=False)
+        monkeypatch.setattr("nnimgr.store.writer.ExperimentWriter._write_snapshot", refuse)
+        await asyncio.wait_for(manager.delete("mine"), LIMIT_S)
+        assert Index(server.home).entries() == {}
+
+
 async def test_one_broken_database_does_not_keep_the_others_from_being_served(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,6 +113,28 @@ def test_the_log_goes_to_its_file_and_holds_no_token(tmp_path: Path) -> None:
         assert token not in log.read_text()
 
 
+def test_the_token_can_be_replaced_while_the_server_runs(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        old, other = server.home.token(), server.bearer
+        login = server.call(
+            "POST", "/api/v1/login", {"token": old}, headers={"Content-Type": "application/json"}
+        )
+        session = {"Cookie": login.headers["set-cookie"].partition(";")[0]}
+        assert server.call("GET", "/api/v1/server", headers=session).status == 200
+        server.home.token_path.unlink()
+        assert server.call("GET", "/api/v1/server", headers=session).status == 401
+        assert server.call("GET", "/api/v1/server", headers=other).status == 401
+        new = server.home.token()
+        assert new != old
+        assert server.call("GET", "/api/v1/server").status == 200
+        bearer = server.bearer
+        server.home.token_path.write_text("two words")
+        assert server.call("GET", "/api/v1/server", headers=bearer).status == 200
+        assert server.said.count("the last token remains valid") == 1
+        assert "the token was replaced" in server.said and "had a wrong token" in server.said
+        assert old not in server.said and new not in server.said
+
+
 def test_the_keepers_door_opens_with_the_server(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text(Authority().pem)
     port = free_port()

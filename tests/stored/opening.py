@@ -113,7 +113,7 @@ async def viewing(
     parts = ApiParts(
         analyst=NearAnalyst(),
         manager=manager,
-        credentials=Credentials(TOKEN, sessions=Sessions(), port=port),
+        credentials=Credentials(lambda: TOKEN, sessions=Sessions(), port=port),
         url=base,
         port=port,
         version="0.0.test",

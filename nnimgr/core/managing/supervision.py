@@ -47,6 +47,7 @@ class Held:
     deleted: bool = False  # True: its database was deleted while its runner ran
     number: int = 0  # number of the last fact
     awaits_silent: bool = False  # True while trials on silent machines are not stopped yet
+    released: bool = False  # True: its runner is not restarted any more
     task: asyncio.Task[None] = field(init=False)
 
     @property
@@ -237,7 +238,7 @@ class Supervision:
         loop = asyncio.get_running_loop()
         first, longest = RESTART_S
         delay = first
-        while not self._closing:
+        while not (self._closing or held.released):
             began_at = loop.time()
             try:
                 if held.runner is None:
@@ -273,9 +274,10 @@ class Supervision:
 
 
 def _end(held: Held) -> None:
-    """Close the experiment's runner after its current turn. If there is no runner, cancel the planned
-    restart.
+    """Close the experiment's runner after its current turn, even if this turn cannot be committed. If there
+    is no runner, cancel the planned restart.
     """
+    held.released = True
     if held.runner is not None:
         held.runner.close()
     else:
