@@ -16,6 +16,7 @@ import shlex
 import shutil
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator, Set
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -31,7 +32,7 @@ from nnimgr.index import Index, check_experiment_id
 from nnimgr.rules.phrases import trial_count
 from nnimgr.store.copies import copy_database
 from nnimgr.store.errors import StoreError
-from nnimgr.store.location import database_path
+from nnimgr.store.location import database_path, is_nnis_own
 from nnimgr.store.overview import stored_experiment
 from training_services.base import shown_bytes
 from training_services.private import make_private_folder
@@ -72,7 +73,7 @@ def save(args: argparse.Namespace, terminal: Terminal) -> int:
         waiting(lambda: f"saving experiment {entry.id}: {len(archive.filelist)} files so far"),
     ):
         _add_folder(archive, entry.directory, "experiment", leave=_LEFT_OUT | {"db"})
-        _add_database(archive, entry.directory)
+        _add_database(archive, entry.directory, target=target)
         archive.writestr(_ENTRY, json.dumps({entry.id: _raw(home, entry.id)}, indent=4))
         archive.writestr(_SPACE, json.dumps(stored.search_space))
         if code is not None:
@@ -101,30 +102,33 @@ def load(args: argparse.Namespace, terminal: Terminal) -> int:
         experiment_id = _id_of(archive, file)
         parent = Path(args.logDir).expanduser().absolute() if args.logDir else home.path
         directory = parent / experiment_id
-        if directory.exists() or Index(home).get(experiment_id) is not None:
-            raise ClientError(
-                f"There is an experiment {experiment_id} already.",
-                mend="To delete it with all its trials, and load the file instead: "
-                f"nnictl stop {experiment_id} && nnictl experiment delete {experiment_id} && {{command}}",
-            )
+        _refuse_known(home, experiment_id, directory)
         has_code = any(name.startswith("code/") for name in archive.namelist())
         code = _code_directory(args, has_code=has_code)
         written: list[Path] = []
         folders = "experiment/" if code is None else ("experiment/", "code/")
         total = sum(name.startswith(folders) for name in archive.namelist())
         try:
-            with waiting(lambda: f"loading experiment {experiment_id}: {len(written)} of {total} files"):
-                _extract(archive, "experiment/", directory, written)
-                if code is not None and has_code:
-                    _extract(archive, "code/", code, written)
-            if args.searchSpacePath and _SPACE in archive.namelist():
-                Path(args.searchSpacePath).expanduser().write_bytes(archive.read(_SPACE))
-        except (OSError, zipfile.BadZipFile) as error:
-            shutil.rmtree(directory, ignore_errors=True)
-            raise ClientError(f"Experiment {experiment_id} cannot be loaded: {error}.") from error
-    convert_folder(directory)
-    with waiting(f"setting the loaded experiment {experiment_id} to STOPPED"):
-        stranded = _settle(directory, code)
+            with (
+                waiting(lambda: f"loading experiment {experiment_id}: {len(written)} of {total} files"),
+                _staged(directory) as staged,
+                _staged(code) if code is not None and has_code else contextlib.nullcontext() as staged_code,
+            ):
+                _extract(archive, "experiment/", staged, written)
+                if staged_code is not None:
+                    _extract(archive, "code/", staged_code, written)
+                _check(staged, file)
+                if args.searchSpacePath and _SPACE in archive.namelist():
+                    Path(args.searchSpacePath).expanduser().write_bytes(archive.read(_SPACE))
+        except (OSError, zipfile.BadZipFile, zlib.error) as error:
+            raise ClientError(f"{file} cannot be loaded: {_said(error)}. Nothing was changed.") from error
+    try:
+        convert_folder(directory)
+        with waiting(f"setting the loaded experiment {experiment_id} to STOPPED"):
+            stranded = _settle(directory, code)
+    except ClientError:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
     named_or_brought(home, experiment_id, str(directory))
     terminal.info(f"Experiment {experiment_id} was loaded into {directory}.")
     terminal.info(f"Show it: nnictl view {experiment_id}; continue it: nnictl resume {experiment_id}")
@@ -138,6 +142,64 @@ def load(args: argparse.Namespace, terminal: Terminal) -> int:
     if terminal.as_json:
         terminal.json({"id": experiment_id, "directory": str(directory)})
     return 0
+
+
+def _refuse_known(home: Home, experiment_id: str, directory: Path) -> None:
+    """Raise ClientError if there is an experiment with this id, or a folder in its place."""
+    if Index(home).get(experiment_id) is not None:
+        raise ClientError(
+            f"There is an experiment {experiment_id} already.",
+            mend="To delete it with all its trials, and load the file instead: "
+            f"nnictl stop {experiment_id} && nnictl experiment delete {experiment_id} && {{command}}",
+        )
+    if directory.exists():
+        raise ClientError(
+            f"There is a folder {directory} already, of which nnictl knows no experiment.",
+            mend=f"Open it: nnictl view --experiment_dir {shlex.quote(str(directory))}\n"
+            f"  Or remove it: rm -r {shlex.quote(str(directory))}",
+        )
+
+
+@contextlib.contextmanager
+def _staged(target: Path) -> Iterator[Path]:
+    """Yield a folder beside ``target`` that gets its name at the end, or is removed if the block fails.
+
+    Raise OSError.
+    """
+    work = target.with_name(f".{target.name}.loading")
+    try:
+        if work.exists():  # of a load that was killed
+            shutil.rmtree(work)
+        make_private_folder(work)
+        yield work
+        work.rename(target)  # replaces an empty folder, and no other
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _check(staged: Path, file: Path) -> None:
+    """Raise ClientError if the loaded folder has no database that this version can open."""
+    if is_nnis_own(staged):
+        return
+    name = f"experiment/db/{database_path(staged).name}"
+    try:
+        if stored_experiment(staged) is not None:
+            return
+        why = f"no experiment was created in its {name}"
+    except FileNotFoundError:
+        why = f"it has no {name}"
+    except StoreError as error:
+        why = str(error).replace(str(database_path(staged)), name)
+    raise ClientError(f"{file} cannot be loaded: {why}. Nothing was changed.")
+
+
+def _said(error: Exception) -> str:
+    """Return what is wrong with a file or with an archive."""
+    if not isinstance(error, OSError):
+        return f"the file is damaged ({error})"
+    if error.strerror is None:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
 def _code_directory(args: argparse.Namespace, *, has_code: bool) -> Path | None:
@@ -215,10 +277,10 @@ def _add_folder(archive: zipfile.ZipFile, folder: Path, name: str, *, leave: Set
                 archive.getinfo(shown).comment = b"" if shown == inside else _ESCAPED
 
 
-def _add_database(archive: zipfile.ZipFile, folder: Path) -> None:
-    """Add a consistent copy of the experiment's database to the archive."""
+def _add_database(archive: zipfile.ZipFile, folder: Path, *, target: Path) -> None:
+    """Add a consistent copy of the experiment's database to the archive. ``target``: the archive's file."""
     path = database_path(folder)
-    with tempfile.TemporaryDirectory(dir=folder / "db") as work:
+    with tempfile.TemporaryDirectory(dir=target.parent) as work:  # the experiment's disk may be full
         copy = Path(work) / path.name
         copy_database(path, copy)
         archive.write(copy, f"experiment/db/{path.name}")

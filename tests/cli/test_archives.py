@@ -117,6 +117,51 @@ def test_files_that_are_no_saved_experiment(
     assert not list(tmp_path.rglob("outside")) and not (server.home.path / "evil").exists()
 
 
+def remade(source: Path, target: Path, **changed: bytes | None) -> None:
+    """Copy an archive. ``changed``: new content of its database or of another file, None to leave it out."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
+        for info in old.infolist():
+            content = changed.get(info.filename.rpartition("/")[2].partition(".")[0], old.read(info))
+            if content is not None:
+                new.writestr(info.filename, content)
+
+
+def test_a_load_that_fails_or_is_killed_changes_nothing(
+    server: FakeServer, entry: IndexEntry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved, code, there = tmp_path / "saved.zip", tmp_path / "new", tmp_path / "there"
+    assert main(["experiment", "save", "abc", "--path", str(saved), "--saveCodeDir"]) == 0
+    Index(server.home).remove("abc")
+    remade(saved, tmp_path / "none.zip", nnimgr=None)
+    remade(saved, tmp_path / "empty.zip", nnimgr=b"")
+    remade(saved, tmp_path / "text.zip", nnimgr=b"no database" * 1000)
+    with zipfile.ZipFile(saved) as archive:
+        at = archive.getinfo("experiment/db/nnimgr.sqlite").header_offset
+    damaged = bytearray(saved.read_bytes())
+    damaged[at + 200 : at + 400] = b"x" * 200
+    (tmp_path / "damaged.zip").write_bytes(damaged)
+    (there / ".abc.loading").mkdir(parents=True)  # of a load that was killed
+    for name, why in (
+        ("none", "it has no experiment/db/nnimgr.sqlite"),
+        ("empty", "experiment/db/nnimgr.sqlite"),
+        ("text", "experiment/db/nnimgr.sqlite"),
+        ("damaged", "the file is damaged"),
+    ):
+        words = ["experiment", "load", "--path", str(tmp_path / f"{name}.zip"), "--logDir", str(there)]
+        assert main([*words, "--codeDir", str(code)]) == 1
+        told = capsys.readouterr().err
+        assert f"{tmp_path}/{name}.zip cannot be loaded: " in told and why in told, told
+        assert "Nothing was changed." in told and "Traceback" not in told
+        assert [*there.iterdir()] == [] and not code.exists()
+        assert not list(tmp_path.glob(".*"))
+    words = ["experiment", "load", "--path", str(saved), "--logDir", str(there), "--codeDir", str(code)]
+    (there / "abc").mkdir()
+    assert main(words) == 1
+    assert f"Or remove it: rm -r {there / 'abc'}" in capsys.readouterr().err
+    (there / "abc").rmdir()
+    assert main(words) == 0
+
+
 def test_a_folder_is_created_as_in_nni(
     entry: IndexEntry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
