@@ -11,6 +11,7 @@ Standard library only and quick to import, because every ``nnictl`` command star
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -229,10 +230,10 @@ class Home:
 
     def _sentence(self, what: str, error: OSError) -> str:
         reason = error.strerror or type(error).__name__
-        return (
-            f"Cannot {what} {self.path} ({reason}); "
-            f"set {HOME_VARIABLE} to a directory in which you may write."
-        )
+        mend = f"set {HOME_VARIABLE} to a directory in which you may write"
+        if error.errno == errno.ENOSPC:
+            mend = "free space on its disk"
+        return f"Cannot {what} {self.path} ({reason}); {mend}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ from nnimgr.cli.times import duration_text, when
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import ENDED, runs
-from nnimgr.client.servers import DEFAULT_PORT
+from nnimgr.client.servers import DEFAULT_PORT, answering
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry
@@ -444,7 +444,7 @@ def _delete_one(home: Home, entry: IndexEntry, *, leave: bool, sentence: str) ->
     A server deletes the experiment if a server may have its files open, also only for reading, or if the
     experiment used other machines. Raise ClientError.
     """
-    served = home.server_running(entry.port or DEFAULT_PORT) is not None
+    served = answering(home, entry.port or DEFAULT_PORT) is not None  # one that leaves is not started again
     if not is_nnis_own(entry.directory) and (served or entry.platform != LOCAL):
         query = {"leaveUnreachable": "true"} if leave else {}
         client = client_of(home, entry, without_database=True)

@@ -8,6 +8,7 @@ With ``--json``, standard output holds one JSON value and nothing else.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import sys
@@ -22,6 +23,7 @@ __all__ = ["Terminal", "confirmed", "drop_output", "printable", "shown_time"]
 
 _GREEN, _YELLOW, _RED, _RESET = "\x1b[32m", "\x1b[33m", "\x1b[1;31m", "\x1b[0m"
 _UNNAMED = Command("nnictl")
+_DISK_FULL = ("disk is full", os.strerror(errno.ENOSPC))  # parts of sentences of SQLite and of the kernel
 
 
 class Terminal:
@@ -92,7 +94,7 @@ class Terminal:
         self.err.flush()
 
     def fail(self, error: ClientError) -> None:
-        mend = self.command.filled("See: {prog} --help" if error.mend is None else error.mend)
+        mend = self.command.filled(_default_mend(error) if error.mend is None else error.mend)
         if self.as_json:
             body: dict[str, Any] = {"message": "\n".join(error.lines)}
             if error.problems:
@@ -136,6 +138,13 @@ def drop_output(out: TextIO) -> None:
     """Redirect an output stream to /dev/null, because what is left in its buffer cannot be written."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+
+
+def _default_mend(error: ClientError) -> str:
+    """Return what to do about an error that does not say it."""
+    if any(full in line for line in error.lines for full in _DISK_FULL):
+        return "Free space on the disk, then repeat: {command}"
+    return "See: {prog} --help"
 
 
 def printable(text: str) -> str:

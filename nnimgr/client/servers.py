@@ -41,6 +41,7 @@ _NEEDED = "This command needs a server of yours. None runs on this port, so nnic
 _MOST_STARTS = 3
 _LOG_LINES = 20
 _MOST_LOG_BYTES = 10 << 20
+_LEAST_FREE_BYTES = 1 << 20  # on the disk of a server's home
 
 
 class ServerStart:
@@ -190,11 +191,22 @@ class ServerStart:
             )
         process.wait()
         _check_free(self._port, self._why)
-        raise ClientError(
-            f"The server on port {self._port} did not start.",
-            plain=self._log_tail(),
-            mend=f"Use another port, if this one is the reason: {{command}} --port {_free_port(self._port)}",
-        )
+        raise self._failure(process.returncode)
+
+    def _failure(self, returncode: int) -> ClientError:
+        """Return the error for a server that has ended while it was starting."""
+        from shutil import disk_usage
+
+        from nnimgr.child import how_it_ended
+
+        lines = [f"The server on port {self._port} did not start: it {how_it_ended(returncode)}."]
+        mend = f"Use another port, if this one is the reason: {{command}} --port {_free_port(self._port)}"
+        if returncode < 0:
+            mend = "Repeat: {command}"
+        if disk_usage(self._home.path).free < _LEAST_FREE_BYTES:
+            lines.append(f"The disk of {self._home.path} is full.")
+            mend = "Free space on the disk, then repeat: {command}"
+        return ClientError(*lines, plain=self._log_tail(), mend=mend)
 
     def _start_sentence(self, *, announced: bool) -> str:
         """Return a sentence with the last line of the started server's log. "": there is nothing new."""

@@ -29,6 +29,7 @@ UPDATABLE = (
     "tuner",
 )
 _NEEDED = ("trialConcurrency", "searchSpace", "tuner")
+_FIELDS = ExperimentConfig.model_fields.items()
 
 
 def apply_update(
@@ -55,9 +56,9 @@ def apply_updates(
         name = next((known for known in UPDATABLE if match_key(known) == match_key(field)), None)
         if name is None:
             likely = nearest(field, UPDATABLE)
-            raise _refuse(
-                field, "cannot be changed while an experiment runs", valid=UPDATABLE, nearest=likely
-            )
+            known = any(match_key(field) in map(match_key, (at, info.alias or at)) for at, info in _FIELDS)
+            sentence = "cannot be changed while an experiment runs" if known else "unknown field"
+            raise _refuse(field, sentence, valid=UPDATABLE, nearest=likely)
         if value is None and name in _NEEDED:
             raise _refuse(name, "cannot be empty")
         values[name] = value

@@ -175,7 +175,7 @@ def test_a_reader_that_has_gone_is_no_traceback(server: FakeServer) -> None:
             ">/dev/full",
             1,
             b"ERROR: The output cannot be used: No space left on device.\n"
-            b"  See: nnictl experiment status --help\n",
+            b"  Free space on the disk, then repeat: nnictl experiment status abc\n",
         ),
     ],
 )

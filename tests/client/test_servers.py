@@ -116,8 +116,23 @@ def test_a_server_that_does_not_start_shows_its_last_words(home: Home, program: 
     home.server_log_path(port).write_text("of an earlier day\n")
     with pytest.raises(ClientError) as caught, ServerStart(home, port, program=program(BAD)) as server:
         server.client()
-    assert caught.value.lines == (f"The server on port {port} did not start.",)
+    assert caught.value.lines == (f"The server on port {port} did not start: it exited with status 3.",)
     assert caught.value.plain == f"it is broken\n(from {home.server_log_path(port)})"
+
+
+def test_a_server_that_is_killed_while_it_starts(
+    home: Home, program: Program, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = program("import signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    with pytest.raises(ClientError) as caught, ServerStart(home, port, program=command) as server:
+        server.client()
+    killed = f"The server on port {port} did not start: it was killed by signal 9 (SIGKILL)."
+    assert (caught.value.lines, caught.value.mend) == ((killed,), "Repeat: {command}")
+    monkeypatch.setattr("nnimgr.client.servers._LEAST_FREE_BYTES", 1 << 60)
+    with pytest.raises(ClientError) as caught, ServerStart(home, port, program=command) as server:
+        server.client()
+    assert caught.value.lines == (killed, f"The disk of {home.path} is full.")
+    assert caught.value.mend == "Free space on the disk, then repeat: {command}"
 
 
 @pytest.mark.parametrize("only_reads", [False, True])

@@ -73,7 +73,9 @@ def test_the_search_space_changes(config: ExperimentConfig) -> None:
         ("stopWhen", 5, "stopWhen: must be a mapping of keys to values, not 5"),
         ("searchSpace", [], "searchSpace: must be a mapping of names to parameters"),
         ("searchSpace", {"x": {"_type": "bad", "_value": []}}, "searchSpace.x._type: must be one of"),
-        ("maxTrialNumbr", 1, "cannot be changed while an experiment runs; did you mean 'maxTrialNumber'?"),
+        ("maxTrialNumbr", 1, "maxTrialNumbr: unknown field; did you mean 'maxTrialNumber'?"),
+        ("foo", 1, "foo: unknown field (valid: trialConcurrency, "),
+        ("trial_command", "x", "trial_command: cannot be changed while an experiment runs"),
         ("assessor", {}, "assessor: cannot be changed while an experiment runs"),
     ],
 )

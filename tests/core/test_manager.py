@@ -500,3 +500,16 @@ async def test_an_index_that_is_damaged_hides_nothing(
         assert [found.id for found in manager.summaries()] == [experiment_id]
         assert caplog.text.count("could not be read: The index") == 1
         await asyncio.to_thread(server.home.index_path.write_text, whole)
+
+
+async def test_a_damaged_environment_is_named(server: Server) -> None:
+    async with server.manager() as manager:
+        await manager.create(server.new("mine"))
+        await manager.stop("mine", detach=False)
+    path = server.home.path / "mine" / "environ.json"
+    async with server.manager() as manager:
+        for text in ("{", "[]", '{"environ": {}}'):
+            path.write_text(text)
+            with pytest.raises(OSError, match="the file is damaged; put a copy of it back") as caught:
+                await manager.resume("mine", server.new())
+            assert caught.value.filename == str(path)

@@ -57,13 +57,19 @@ class Surroundings:
 
     @classmethod
     def read(cls, directory: Path) -> Surroundings:
-        body = json.loads((directory / "environ.json").read_text(encoding="utf-8"))
-        return cls(
-            environ=body["environ"],
-            cwd=Path(body["cwd"]),
-            python=body["python"],
-            secrets=body.get("secrets", {}),
-        )
+        """Read the environment from ``environ.json`` in the experiment's folder. Raise OSError."""
+        path = directory / "environ.json"
+        try:
+            body = json.loads(path.read_text(encoding="utf-8"))
+            return cls(
+                environ=body["environ"],
+                cwd=Path(body["cwd"]),
+                python=body["python"],
+                secrets=body.get("secrets", {}),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            sentence = "the file is damaged; put a copy of it back, for example from a backup"
+            raise OSError(errno.EINVAL, sentence, str(path)) from error
 
     def write(self, directory: Path) -> None:
         """Write the environment to ``environ.json`` in the experiment's folder, and flush the file to
