@@ -66,7 +66,7 @@ class IndexEntry:
 
     @property
     def directory(self) -> Path:
-        return Path(self.log_dir) / self.id
+        return Path(os.path.abspath(self.log_dir)) / self.id
 
 
 class Index:
@@ -79,8 +79,15 @@ class Index:
         self._home = home
 
     def entries(self) -> dict[str, IndexEntry]:
-        """Return all experiments by their ids, in the order of their creation. Raise IndexDamaged."""
-        return {key: _entry(key, raw) for key, raw in self._read().items() if isinstance(raw, dict)}
+        """Return all experiments by their ids, in the order of their creation. Raise IndexDamaged.
+
+        Entries whose key cannot be an id are left out: the key is part of paths, also of those to delete.
+        """
+        return {
+            key: _entry(key, raw)
+            for key, raw in self._read().items()
+            if isinstance(raw, dict) and _ID.fullmatch(key)
+        }
 
     def stamp(self) -> tuple[int, int] | None:
         """Return a value that changes whenever the index file changes. Return None if there is no file."""

@@ -177,3 +177,15 @@ def test_what_users_note_is_kept(home: Home, index: Index) -> None:
     index.update("abc", archived=False, status="DONE")
     found = index.get("abc")
     assert found is not None and (found.tag, found.archived) == (("one", "two"), False)
+
+
+def test_an_entry_cannot_name_a_place_outside(home: Home, index: Index, tmp_path: Path) -> None:
+    index.add(entry("abc"))
+    raw = json.loads(home.index_path.read_text())
+    raw["../x"] = raw["abc"]
+    raw["abc"] = {**raw["abc"], "logDir": 5}
+    home.index_path.write_text(json.dumps(raw))
+    (found,) = index.entries().values()
+    assert found.directory == Path.cwd() / "5" / "abc"
+    index.update("abc", status="DONE")
+    assert "../x" in json.loads(home.index_path.read_text())
