@@ -20,6 +20,7 @@ from nnimgr.core.managing.manager import NNIManager, UnknownExperiment
 from nnimgr.core.running.requests import RequestRefused
 from nnimgr.index import Index, IndexEntry
 from nnimgr.rules import facts as f
+from nnimgr.store.errors import StoreError
 from nnimgr.store.location import database_path
 from tests.core.lab import LIMIT_S, until_status
 from tests.core.test_manager import Server
@@ -308,3 +309,16 @@ def test_files_that_appear_during_the_removal_do_not_prevent_it(
     monkeypatch.setattr(os, "rmdir", too_early)
     delete_folder(tmp_path / "exp")
     assert not late and not (tmp_path / "exp").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"no database" * 1000])
+async def test_a_damaged_database_is_not_viewed(server: Server, content: bytes) -> None:
+    async with server.manager() as manager:
+        experiment_id = await stopped(manager, server)
+    path = database_path(server.home.path / experiment_id)
+    path.with_name(f"{path.name}-wal").unlink(missing_ok=True)
+    path.write_bytes(content)
+    async with server.manager() as manager:
+        with pytest.raises(StoreError, match="cannot be read"):
+            await manager.view(experiment_id)
+        assert not manager.viewed(experiment_id)

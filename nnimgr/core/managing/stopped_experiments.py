@@ -13,7 +13,9 @@ from nnimgr.core.running.requests import RequestRefused
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry
 from nnimgr.rules.facts import ExperimentStatus as E
-from nnimgr.store.location import has_database
+from nnimgr.store.errors import empty_database
+from nnimgr.store.location import database_path, has_database
+from nnimgr.store.overview import stored_experiment
 from training_services.keepers.names import LOCAL
 
 __all__ = ["AtRest"]
@@ -39,7 +41,8 @@ class AtRest:
         """Return the index entry of a stopped experiment that no server shows.
 
         ``held``: the experiment's status if this server has it open, else None. ``wish``: "viewed" or
-        "deleted", for messages. Raise UnknownExperiment or RequestRefused.
+        "deleted", for messages. Raise UnknownExperiment or RequestRefused; StoreError if its database cannot
+        be viewed.
         """
         self.refuse_deleted(experiment_id)
         entry = await asyncio.to_thread(self._index.get, experiment_id)
@@ -47,6 +50,8 @@ class AtRest:
             raise UnknownExperiment(experiment_id)
         if wish == "viewed":
             require_database(entry.directory)
+            if await asyncio.to_thread(stored_experiment, entry.directory) is None:
+                raise empty_database(database_path(entry.directory))
         status = entry.status if held is None else held
         if status == E.VIEWED and experiment_id not in self.viewed:
             shown = entry.port is not None and self._home.server_running(entry.port) is not None
