@@ -4,7 +4,7 @@
 
 In each round, several experiments submit a pilot each, at random times before the controller is killed and
 started again. For half of them, the answer of sbatch is lost. Each has one trial, which notes each run of its
-command. Counted are commands that run twice, and pilots that are there a minute after the experiment has
+command. Counted are commands that run twice, and pilots that are there two minutes after the experiment has
 ended. Bare jobs of sbatch with the same command, without nnimgr, are counted beside them.
 """
 
@@ -39,7 +39,9 @@ RUNS_S = 8  # seconds for which a trial runs
 # and nothing starts there any more.
 END_S = 120.0
 BARE_S = 45.0  # time in which a job of a killed controller is launched again
-LEFT_S = 60.0  # time after which no pilot of an ended experiment may be there
+# Time after which no pilot of an ended experiment may be there. One whose sbatch got no answer leaves by
+# itself when it has found no order for a minute.
+LEFT_S = 120.0
 LIVING = {"PENDING", "RUNNING", "CONFIGURING", "COMPLETING"}
 LOST_ANSWER = """#!/bin/sh
 PATH=${PATH#*:}
