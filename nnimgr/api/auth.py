@@ -195,13 +195,16 @@ class FailureThrottle:
         over = self._failures(client) - self._allowed + 1
         return max(0, int(over * self._refill_s + 0.999))
 
-    def failed(self, client: str) -> None:
-        """Count a failed login. Log the first ones after a pause, and that the limit is reached."""
+    def failed(self, client: str, *, outdated: bool = False) -> None:
+        """Count a failed login. Log the first one after a pause, and that the limit is reached.
+
+        ``outdated``: the session of a browser has ended, which is not logged.
+        """
         failures = self._failures(client)
-        if failures < 1:
-            logger.warning("a request from %s had a wrong token, login code or session", client or "a socket")
+        if failures < 1 and not outdated:
+            logger.warning("a login from %s has failed: its token or login code is wrong", client)
         elif failures < self._allowed <= failures + 1:
-            logger.warning("further failed logins from %s have to wait", client or "a socket")
+            logger.warning("further failed logins from %s have to wait", client)
         self._spent.pop(client, None)
         while len(self._spent) >= self._most_clients:
             del self._spent[next(iter(self._spent))]
@@ -281,8 +284,9 @@ class Authentication:
         if seconds:
             await _too_many(send, seconds)
             return
-        if header(scope, b"authorization") or self._credentials.session_of(scope):
-            self._throttle.failed(client)
+        has_token = bool(header(scope, b"authorization"))
+        if has_token or self._credentials.session_of(scope):
+            self._throttle.failed(client, outdated=not has_token)
         challenges = [(b"www-authenticate", b'Bearer realm="nnimgr"')]
         if scope["method"] == "GET" and "text/html" in (header(scope, b"accept") or ""):
             await self._login_page.send(send, 401, headers=challenges)

@@ -127,7 +127,8 @@ def load(args: argparse.Namespace, terminal: Terminal) -> int:
         with waiting(f"setting the loaded experiment {experiment_id} to STOPPED"):
             stranded = _settle(directory, code)
     except ClientError:
-        shutil.rmtree(directory, ignore_errors=True)
+        for folder in (directory, *([code] if code is not None and has_code else [])):
+            shutil.rmtree(folder, ignore_errors=True)
         raise
     named_or_brought(home, experiment_id, str(directory))
     terminal.info(f"Experiment {experiment_id} was loaded into {directory}.")
@@ -280,7 +281,8 @@ def _add_folder(archive: zipfile.ZipFile, folder: Path, name: str, *, leave: Set
 def _add_database(archive: zipfile.ZipFile, folder: Path, *, target: Path) -> None:
     """Add a consistent copy of the experiment's database to the archive. ``target``: the archive's file."""
     path = database_path(folder)
-    with tempfile.TemporaryDirectory(dir=target.parent) as work:  # the experiment's disk may be full
+    # not in the experiment's folder, whose disk may be full
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as work:
         copy = Path(work) / path.name
         copy_database(path, copy)
         archive.write(copy, f"experiment/db/{path.name}")

@@ -17,16 +17,16 @@ __all__ = ["url"]
 
 def url(args: argparse.Namespace, terminal: Terminal) -> int:
     """Print a new address of the dashboard. It logs in one browser, and works only once."""
-    home = Home.find()
-    experiment_id, client = _server(home, args)
+    experiment_id, client = _server(Home.find(), args)
     address = dashboard_address(client, experiment_id)["url"]
     if terminal.as_json:
         terminal.json({"id": experiment_id, "url": address})
     terminal.say(address)
-    if experiment_id is not None and entries_of(home)[experiment_id].status == "STOPPED":
+    if client.get("server").get("leaves"):  # a server of an earlier version does not say it
+        longer = f"nnictl view {'ID' if experiment_id is None else experiment_id}"
         terminal.warn(
-            f"Experiment {experiment_id} is stopped, so its server leaves after about half a minute. "
-            f"To look at it for longer: nnictl view {experiment_id}"
+            "No experiment is active there, so the server ends after about half a minute. "
+            f"To look at a stopped experiment for longer: {longer}"
         )
     return 0
 

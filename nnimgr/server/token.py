@@ -35,7 +35,8 @@ class ServerToken:
                 self._last = self._home.token()
                 stamp = self._look()
             except HomeError as error:
-                logger.error("the last token remains valid: %s", error)
+                if stamp != self._stamp:
+                    logger.error("the last token remains valid: %s", error)
             else:
                 self.seen.append(self._last)
                 logger.info("the token was replaced")

@@ -216,7 +216,9 @@ class FakeServer:
     def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> tuple[int, Any]:
         """Return status and JSON body of a call."""
         if (method, path) == ("GET", "server"):  # request that checks whether the server runs
-            return 200, {"port": self.port, "needsToken": self.needs_token, "urlPrefix": self.url_prefix}
+            leaves = not any(each.profile["status"] == "RUNNING" for each in self.experiments.values())
+            server = {"port": self.port, "needsToken": self.needs_token, "urlPrefix": self.url_prefix}
+            return 200, {**server, "leaves": leaves}
         self.requests.append((method, path, body))
         if self.leaving:
             raise Refused(503, "The server is leaving.")

@@ -388,15 +388,13 @@ def test_a_server_with_several_experiments_has_one_address(
     assert json.loads(capsys.readouterr().out)["id"] is None
 
 
-def test_the_server_of_a_stopped_experiment_soon_leaves(
-    server: FakeServer, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_server_that_soon_leaves(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.add("abc", status="STOPPED")
-    server.add("def")
-    assert main(["webui", "url", "def"]) == 0
-    assert capsys.readouterr().err == ""
     assert main(["webui", "url", "abc"]) == 0
-    assert "To look at it for longer: nnictl view abc" in capsys.readouterr().err
+    assert "To look at a stopped experiment for longer: nnictl view abc" in capsys.readouterr().err
+    server.add("def")
+    assert main(["webui", "url", "abc"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_several_servers(server: FakeServer, home: Home, capsys: pytest.CaptureFixture[str]) -> None:

@@ -131,7 +131,10 @@ def test_the_token_can_be_replaced_while_the_server_runs(tmp_path: Path) -> None
         server.home.token_path.write_text("two words")
         assert server.call("GET", "/api/v1/server", headers=bearer).status == 200
         assert server.said.count("the last token remains valid") == 1
-        assert "the token was replaced" in server.said and "had a wrong token" in server.said
+        assert (
+            "the token was replaced" in server.said
+            and "has failed: its token or login code is wrong" in server.said
+        )
         assert old not in server.said and new not in server.said
 
 

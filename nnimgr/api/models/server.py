@@ -31,6 +31,7 @@ class ServerProfile(Model):
     needs_token: bool = Field(
         description="false: all users of the server's machine have full access, without a token"
     )
+    leaves: bool = Field(description="true: no experiment is active, so the server soon ends by itself")
 
 
 class LoginWanted(Request):

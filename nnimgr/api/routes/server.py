@@ -27,6 +27,7 @@ async def show_server(parts: Parts) -> models.ServerProfile:
         started_at=parts.started_at,
         url_prefix=parts.url_prefix,
         needs_token=parts.credentials.needed,
+        leaves=parts.shutdown.until_idle and parts.manager.idle,
     )
 
 
