@@ -276,20 +276,6 @@ async def test_a_create_that_cannot_commit_leaves_nothing(
         assert await manager.create(server.new("mine")) == ("mine", True)
 
 
-async def test_a_stopped_experiment_can_be_deleted_although_the_disk_is_full(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise StoreError("the disk is full")
-
-    async with server.manager() as manager:
-        await manager.create(server.new("mine"))
-        await manager.stop("mine", detach=False)
-        monkeypatch.setattr("nnimgr.store.writer.ExperimentWriter._write_snapshot", refuse)
-        await asyncio.wait_for(manager.delete("mine"), LIMIT_S)
-        assert Index(server.home).entries() == {}
-
-
 async def test_one_broken_database_does_not_keep_the_others_from_being_served(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -500,16 +486,3 @@ async def test_an_index_that_is_damaged_hides_nothing(
         assert [found.id for found in manager.summaries()] == [experiment_id]
         assert caplog.text.count("could not be read: The index") == 1
         await asyncio.to_thread(server.home.index_path.write_text, whole)
-
-
-async def test_a_damaged_environment_is_named(server: Server) -> None:
-    async with server.manager() as manager:
-        await manager.create(server.new("mine"))
-        await manager.stop("mine", detach=False)
-    path = server.home.path / "mine" / "environ.json"
-    async with server.manager() as manager:
-        for text in ("{", "[]", '{"environ": {}}'):
-            path.write_text(text)
-            with pytest.raises(OSError, match="the file is damaged; put a copy of it back") as caught:
-                await manager.resume("mine", server.new())
-            assert caught.value.filename == str(path)

@@ -322,3 +322,30 @@ async def test_a_damaged_database_is_not_viewed(server: Server, content: bytes) 
         with pytest.raises(StoreError, match="cannot be read"):
             await manager.view(experiment_id)
         assert not manager.viewed(experiment_id)
+
+
+async def test_a_stopped_experiment_can_be_deleted_although_the_disk_is_full(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise StoreError("the disk is full")
+
+    async with server.manager() as manager:
+        await manager.create(server.new("mine"))
+        await manager.stop("mine", detach=False)
+        monkeypatch.setattr("nnimgr.store.writer.ExperimentWriter._write_snapshot", refuse)
+        await asyncio.wait_for(manager.delete("mine"), LIMIT_S)
+        assert Index(server.home).entries() == {}
+
+
+async def test_a_damaged_environment_is_named(server: Server) -> None:
+    async with server.manager() as manager:
+        await manager.create(server.new("mine"))
+        await manager.stop("mine", detach=False)
+    path = server.home.path / "mine" / "environ.json"
+    async with server.manager() as manager:
+        for text in ("{", "[]", '{"environ": {}}'):
+            path.write_text(text)
+            with pytest.raises(OSError, match="the file is damaged; put a copy of it back") as caught:
+                await manager.resume("mine", server.new())
+            assert caught.value.filename == str(path)
