@@ -85,7 +85,10 @@ class Field:
     def server(self) -> int:
         """The pid of the server that serves; 0: none has come so far."""
         file = self.product.home / ".nnimgr" / f"server-{self.product.port}.json"
-        return int(json.loads(file.read_text())["pid"]) if file.exists() else 0
+        try:
+            return int(json.loads(file.read_text())["pid"])
+        except FileNotFoundError:
+            return 0
 
     def kill_server(self) -> None:
         """Kill it, and have another."""
