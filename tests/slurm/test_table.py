@@ -43,6 +43,13 @@ def test_of_two_with_one_name_the_known_one_counts_and_then_the_one_that_lives()
     assert [row and row.job_id for row in found] == ["2", "1", "2"]
 
 
+def test_all_that_live_are_ended_together() -> None:
+    line = "{}|n|{}|None|1:00|p|1|n1|{}"
+    states = [(1, "COMPLETED", "c"), (2, "RUNNING", "c"), (3, "PENDING", "c"), (4, "RUNNING", "other")]
+    table = parse("\n".join(line.format(*each) for each in states), 0.0)
+    assert (table.living("n", "c"), table.living("m", "c")) == (["2", "3"], [])
+
+
 @pytest.mark.parametrize(
     ("text", "left"),
     [

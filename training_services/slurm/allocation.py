@@ -173,7 +173,7 @@ class SlurmAllocation(Allocation):
             await asyncio.wait({self._submitting})
             if self._slurm_id is None and self._submitting.exception() is None:
                 self._slurm_id = self._submitting.result()
-        if self._made and self.over is None:
+        if self._made and (self.over is None or self._site.living(self.keeper_id)):
             await self.destroy()
 
     async def _has_left(self) -> bool:
@@ -194,14 +194,11 @@ class SlurmAllocation(Allocation):
         self._site.login.hurry()
 
     async def destroy(self) -> None:
-        row = self._row()
-        slurm_id = self._slurm_id or (None if row is None else row.job_id)
-        if slurm_id is None:
+        ids = {*self._site.living(self.keeper_id), self._slurm_id} - {None}
+        if not ids:
             await self._site.login.fresh()
-            row = self._row()
-            slurm_id = None if row is None else row.job_id
-        if slurm_id is not None:
-            await self._site.login.cancel(slurm_id)
+            ids = {*self._site.living(self.keeper_id)}
+        await asyncio.gather(*(self._site.login.cancel(slurm_id) for slurm_id in ids if slurm_id))
 
     async def close(self) -> None:
         self._site.login.remove(self)

@@ -67,6 +67,11 @@ class Site:
         table = self.login.table
         return None if table is None else table.find(*self.naming(keeper_id), job_id)
 
+    def living(self, keeper_id: str) -> list[str]:
+        """Return the ids of an allocation's jobs that have not ended, as the last squeue has shown them."""
+        table = self.login.table
+        return [] if table is None else table.living(*self.naming(keeper_id))
+
     async def reach(self) -> Reach:
         """Return the server's address for nodes, and start to listen there. Raises ServiceUnavailable."""
         address = self._context.nni_manager_ip or self._doors.url

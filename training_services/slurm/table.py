@@ -103,6 +103,13 @@ class Table(NamedTuple):
         found.sort(key=lambda row: (row.job_id != job_id, not row.alive, row.pending))
         return found[0] if found else None
 
+    def living(self, name: str, comment: str) -> list[str]:
+        """Return the ids of all jobs with this name and comment that have not ended.
+
+        There are several if the controller has forgotten one that it had accepted, and another was submitted.
+        """
+        return [row.job_id for row in self.rows if (row.name, row.comment) == (name, comment) and row.alive]
+
     def before(self, row: Row) -> int:
         """Return the number of jobs that wait in the same partition and have a higher priority."""
         return sum(
