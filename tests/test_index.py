@@ -179,7 +179,7 @@ def test_what_users_note_is_kept(home: Home, index: Index) -> None:
     assert found is not None and (found.tag, found.archived) == (("one", "two"), False)
 
 
-def test_an_entry_cannot_name_a_place_outside(home: Home, index: Index, tmp_path: Path) -> None:
+def test_an_entry_cannot_name_a_place_outside(home: Home, index: Index) -> None:
     index.add(entry("abc"))
     raw = json.loads(home.index_path.read_text())
     raw["../x"] = raw["abc"]

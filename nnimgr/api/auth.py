@@ -69,7 +69,8 @@ class Identity(Enum):
 class Credentials:
     """Credentials that the server accepts: its token and the sessions in ``sessions``.
 
-    ``token`` returns the token, which may have been replaced. All sessions then end.
+    ``token`` returns the present token. When it was replaced, all sessions end.
+
     If ``needed`` is False, no request needs a credential, but requests from other web sites are still
     rejected. If ``trusts_own_programs``, programs of the server's own user on this machine need no
     credential.
@@ -201,6 +202,7 @@ class FailureThrottle:
         ``outdated``: the session of a browser has ended, which is not logged.
         """
         failures = self._failures(client)
+        client = client or "this machine"  # over the Unix socket
         if failures < 1 and not outdated:
             logger.warning("a login from %s has failed: its token or login code is wrong", client)
         elif failures < self._allowed <= failures + 1:

@@ -156,7 +156,7 @@ def _misfits(config: ExperimentConfig, found: Foreigners) -> str | None:
 
     Raise ClientError for a value of a wrong type, which its parameter can never have.
     """
-    from nnimgr.config.parameter_sets import first_misfits, misfits, misfits_of_each
+    from nnimgr.config.parameter_sets import first_misfits, misfits, misfits_of_each, other_misfits
 
     outside = []
     each_set = misfits_of_each(config, (trial.parameters for trial in found.trials))
@@ -171,14 +171,7 @@ def _misfits(config: ExperimentConfig, found: Foreigners) -> str | None:
             outside.append(f"{named} does not fit the search space: {first_misfits(reasons)}")
     if not outside:
         return None
-    match len(outside) - 1:
-        case 0:
-            others = ""
-        case 1:
-            others = " Another trial does not fit it either."
-        case count:
-            others = f" {count} other trials do not fit it either."
-    return f"{outside[0]}.{others}"
+    return f"{outside[0]}.{other_misfits(len(outside) - 1, 'trial')}"
 
 
 def _read(

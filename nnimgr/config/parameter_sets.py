@@ -27,6 +27,7 @@ __all__ = [
     "is_batch",
     "misfits",
     "misfits_of_each",
+    "other_misfits",
 ]
 
 _CONSTRAINTS, _INITIAL = "searchSpaceConstraints", "initialParameters"
@@ -208,6 +209,20 @@ def first_misfits(reasons: Sequence[str]) -> str:
     """Return the first sentences about what is not in the search space, and how many follow."""
     hidden = len(reasons) - _MOST_REASONS
     return "; ".join(reasons[:_MOST_REASONS]) + (f"; and {hidden} more" if hidden > 0 else "")
+
+
+def other_misfits(count: int, what: str) -> str:
+    """Return a sentence about ``count`` others that do not fit the search space, after a space; "" for none.
+
+    ``what``: "trial" or "result".
+    """
+    if not count:
+        return ""
+    return (
+        f" Another {what} does not fit it either."
+        if count == 1
+        else f" {count} other {what}s do not fit it either."
+    )
 
 
 def _fill(

@@ -50,7 +50,7 @@ _DAMAGED = "the metrics file "  # beginning of what a keeper says about a file t
 _SHELL_SAYS = {126: "command cannot be executed", 127: "command not found"}
 # sh: 1: NAME: not found, bash: line 1: NAME: cannot execute: required file not found
 _NAMED_BY_THE_SHELL = re.compile(r"(?:^|: )([^:]+): (?:cannot execute: )?[^:]+$")
-_FUTILE = 2  # attempts that were preempted without a new checkpoint before one that says so
+_FUTILE = 2  # after so many retries without a new checkpoint, the reason of a preempted trial says so
 _REMEDY = "the trial may have to save its state more often; maxRetries.preempted limits its attempts"
 _FUNCTION = "-m nni.run "  # in the command of trials that run a Python function or class
 _SAID_BY_OLDER_KEEPERS = "the last line of its stderr: "

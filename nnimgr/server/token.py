@@ -13,12 +13,10 @@ logger = logging.getLogger(__name__)
 
 
 class ServerToken:
-    """Token in a home directory. ``seen``: all values that it has had since the server's start, for its log.
-
-    Raise HomeError if there is no token and none can be written.
-    """
+    """Token in a home directory. ``seen``: all values that it has had, which the log must not show."""
 
     def __init__(self, home: Home) -> None:
+        """Read the token, or write a new one. Raise HomeError if neither is possible."""
         self._home = home
         self._last = home.token()
         self.seen = [self._last]
@@ -32,14 +30,16 @@ class ServerToken:
         stamp = self._look()
         if stamp is None or stamp != self._stamp:
             try:
-                self._last = self._home.token()
+                token = self._home.token()
                 stamp = self._look()
             except HomeError as error:
                 if stamp != self._stamp:
                     logger.error("the last token remains valid: %s", error)
             else:
-                self.seen.append(self._last)
-                logger.info("the token was replaced")
+                if token != self._last:
+                    self._last = token
+                    self.seen.append(token)
+                    logger.info("the token was replaced")
             self._stamp = stamp
         return self._last
 

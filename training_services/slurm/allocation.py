@@ -194,11 +194,14 @@ class SlurmAllocation(Allocation):
         self._site.login.hurry()
 
     async def destroy(self) -> None:
-        ids = {*self._site.living(self.keeper_id), self._slurm_id} - {None}
-        if not ids:
+        if not self._jobs():
             await self._site.login.fresh()
-            ids = {*self._site.living(self.keeper_id)}
-        await asyncio.gather(*(self._site.login.cancel(slurm_id) for slurm_id in ids if slurm_id))
+        await asyncio.gather(*map(self._site.login.cancel, self._jobs()))
+
+    def _jobs(self) -> set[str]:
+        """Return the ids of all jobs of Slurm that may still run for this allocation."""
+        known = set() if self._slurm_id is None else {self._slurm_id}
+        return known.union(self._site.living(self.keeper_id))
 
     async def close(self) -> None:
         self._site.login.remove(self)

@@ -99,8 +99,9 @@ class Table(NamedTuple):
         """Return the job with this name and comment. Of several, the one with this id comes first, then one
         that lives.
         """
-        found = [row for row in self.rows if (row.name, row.comment) == (name, comment)]
-        found.sort(key=lambda row: (row.job_id != job_id, not row.alive, row.pending))
+        found = sorted(
+            self._named(name, comment), key=lambda row: (row.job_id != job_id, not row.alive, row.pending)
+        )
         return found[0] if found else None
 
     def living(self, name: str, comment: str) -> list[str]:
@@ -108,7 +109,10 @@ class Table(NamedTuple):
 
         There are several if the controller has forgotten one that it had accepted, and another was submitted.
         """
-        return [row.job_id for row in self.rows if (row.name, row.comment) == (name, comment) and row.alive]
+        return [row.job_id for row in self._named(name, comment) if row.alive]
+
+    def _named(self, name: str, comment: str) -> list[Row]:
+        return [row for row in self.rows if (row.name, row.comment) == (name, comment)]
 
     def before(self, row: Row) -> int:
         """Return the number of jobs that wait in the same partition and have a higher priority."""

@@ -274,8 +274,8 @@ class Supervision:
 
 
 def _end(held: Held) -> None:
-    """Close the experiment's runner after its current turn, even if this turn cannot be committed. If there
-    is no runner, cancel the planned restart.
+    """Close the experiment's runner after its current turn. No other runner is started, even if the closing
+    fails. Without a runner, the planned restart is canceled.
     """
     held.released = True
     if held.runner is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnimgr.config import ExperimentConfig
-from nnimgr.config.parameter_sets import first_misfits, misfits_of_each
+from nnimgr.config.parameter_sets import first_misfits, misfits_of_each, other_misfits
 from nnimgr.dispatcher.results import Results
 
 __all__ = ["ImportedResults", "judge"]
@@ -34,8 +34,7 @@ def judge(config: ExperimentConfig, records: Sequence[Mapping[str, Any]]) -> Imp
     faults = results.usable(records)[1]
     warnings = []
     for number, fault in list(faults.items())[:1]:
-        left_out = f"result number {number} was left out: its value {fault}"
-        warnings.append(left_out + _others(len(faults) - 1, "was left out", "were left out"))
+        warnings.append(f"result number {number} was left out: its value {fault}{_more(len(faults) - 1)}")
     given = {number: record for number, record in enumerate(records, 1) if number not in faults}
     sets = (record["parameter"] for record in given.values())
     outside = {
@@ -45,13 +44,13 @@ def judge(config: ExperimentConfig, records: Sequence[Mapping[str, Any]]) -> Imp
     }
     for number, reasons in list(outside.items())[:1]:
         misfit = f"result number {number} does not fit the search space: {first_misfits(reasons)}"
-        others = _others(len(outside) - 1, "does not fit it either", "do not fit it either")
+        others = other_misfits(len(outside) - 1, "result")
         which = "it" if len(outside) == 1 else "them"
-        warnings.append(f"{misfit}{others}. The tuner was given {which} all the same, but may ignore {which}")
+        warnings.append(f"{misfit}.{others} The tuner was given {which} all the same, but may ignore {which}")
     return ImportedResults(given=len(given), warnings=warnings)
 
 
-def _others(count: int, one: str, several: str) -> str:
+def _more(count: int) -> str:
     if not count:
         return ""
-    return f". Another result {one}" if count == 1 else f". {count} other results {several}"
+    return ". Another result was left out" if count == 1 else f". {count} other results were left out"
