@@ -18,6 +18,7 @@ class ServerToken:
     def __init__(self, home: Home) -> None:
         """Read the token, or write a new one. Raise HomeError if neither is possible."""
         self._home = home
+        self._path = home.token_path  # looked at for each request
         self._last = home.token()
         self.seen = [self._last]
         self._stamp = self._look()
@@ -45,7 +46,7 @@ class ServerToken:
 
     def _look(self) -> tuple[int, int, int] | None:
         try:
-            found = os.stat(self._home.token_path)
+            found = os.stat(self._path)
         except OSError:
             return None
         return found.st_ino, found.st_mtime_ns, found.st_size
