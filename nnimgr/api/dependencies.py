@@ -37,6 +37,7 @@ __all__ = [
     "Parts",
     "Reader",
     "TrialId",
+    "parts_for",
     "streams",
     "refusals",
     "reply",
@@ -138,7 +139,7 @@ class ApiParts:
                 yield chunk
 
 
-async def _parts(request: Request) -> ApiParts:
+async def parts_for(request: Request) -> ApiParts:
     """Return the server's parts. For a request about an experiment, first read what is new in the index."""
     parts: ApiParts = request.app.state.parts
     if (experiment_id := request.path_params.get("id")) is not None:
@@ -146,7 +147,7 @@ async def _parts(request: Request) -> ApiParts:
     return parts
 
 
-Parts = Annotated[ApiParts, Depends(_parts)]
+Parts = Annotated[ApiParts, Depends(parts_for)]
 ExperimentId = Annotated[str, Path(alias="id", max_length=32)]
 TrialId = Annotated[str, Path(alias="trialId", max_length=16)]
 

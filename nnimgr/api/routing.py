@@ -12,10 +12,10 @@ from fastapi.routing import APIRoute
 
 from nnimgr.spelling import nearest
 
-__all__ = ["Router"]
+__all__ = ["CheckedRoute", "Router"]
 
 
-class _Route(APIRoute):
+class CheckedRoute(APIRoute):
     """Route that answers a request with an unknown query parameter with status 422.
 
     Otherwise a misspelled filter would silently return everything.
@@ -37,8 +37,8 @@ class _Route(APIRoute):
 class Router(APIRouter):
     """Router for routes of this API."""
 
-    def __init__(self, **fields: Any) -> None:
-        super().__init__(route_class=_Route, **fields)
+    def __init__(self, route_class: type[CheckedRoute] = CheckedRoute, **fields: Any) -> None:
+        super().__init__(route_class=route_class, **fields)
 
 
 def _names(dependant: Dependant) -> Iterator[str]:

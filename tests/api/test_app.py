@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from nnimgr.api.app import api
 from nnimgr.api.asgi import Message, Receive, Scope, Send
-from nnimgr.api.dependencies import _parts
+from nnimgr.api.dependencies import parts_for
 from nnimgr.api.limits import BodyLimit
 from nnimgr.api.pages import Page
 from tests.api.lab import BASE, EXPERIMENT, Lab
@@ -174,4 +174,4 @@ async def test_every_route_about_an_experiment_looks_for_it(lab: Lab) -> None:
         while todo:
             todo += (each := todo.pop()).dependencies
             asked.add(each.call)
-        assert _parts in asked, route.path
+        assert parts_for in asked, route.path
