@@ -24,6 +24,7 @@ from nnimgr.api import dashboard
 from nnimgr.api.asgi import ASGIApp, Receive, Scope, Send, refuse
 from nnimgr.api.auth import AllowedHosts, Authentication, FailureThrottle
 from nnimgr.api.dependencies import ApiParts, NotFound
+from nnimgr.api.invalid import problems
 from nnimgr.api.limits import BodyLimit, ReadableAnswers
 from nnimgr.api.models import ErrorAnswer, ErrorBody
 from nnimgr.api.nni import face as nni
@@ -224,29 +225,10 @@ async def _bad_question(request: Request, failure: Exception) -> Response:
 
 
 async def _bad_request(request: Request, failure: Exception) -> Response:
-    """Answer a request whose parameters or body are not valid.
-
-    The request's content is not repeated, because it may contain secrets.
-    """
+    """Answer a request whose parameters or body are not valid."""
     assert isinstance(failure, RequestValidationError)
-    problems = [
-        {"field": ".".join(str(part) for part in fault["loc"]), "message": _message(fault)}
-        for fault in failure.errors()
-    ]
-    return _error(422, "The request is not valid for this route.", problems=problems)
-
-
-def _message(fault: Mapping[str, Any]) -> str:
-    """Return the sentence about an invalid value, in fewer words than pydantic's if the value is too long."""
-    about = fault.get("ctx") or {}
-    match fault["type"]:
-        case "string_too_long":
-            return f"must have at most {about['max_length']} characters"
-        case "too_long":
-            return f"must have at most {about['max_length']} items, not {about['actual_length']}"
-        case "value_error":
-            return str(about["error"])
-    return str(fault["msg"])
+    sentence = "The request is not valid for this route."
+    return _error(422, sentence, problems=problems(failure.errors()))
 
 
 async def _http_failed(request: Request, failure: Exception) -> Response:

@@ -22,6 +22,7 @@ from nnimgr.config.document import Document, KeyPath, number_hint
 from nnimgr.config.problems import Problem, dotted
 from nnimgr.config.references import ReferenceUnresolved, anchor, has_reference, resolve_secrets
 from nnimgr.spelling import nearest
+from nnimgr.validation import allowed, wanted
 
 __all__ = ["Reading", "check_references", "match_key", "plain", "parse", "validate"]
 
@@ -310,45 +311,23 @@ def _items_of(kind: Any) -> Any:
 
 
 def _sentence(fault: Any) -> tuple[str, dict[str, Any]]:
-    """Return a pydantic error as one sentence, with details such as the valid values.
-
-    Users of NNI do not know pydantic's own messages.
-    """
+    """Return a pydantic error as one sentence, with details such as the valid values."""
     kind, given, context = fault["type"], fault.get("input"), fault.get("ctx", {})
-    if kind in ("literal_error", "enum"):
-        valid = tuple(context["expected"].replace(" or ", ", ").replace("'", "").split(", "))
+    if (valid := allowed(kind, context)) is not None:
         likely = nearest(given, valid) if isinstance(given, str) else None
         shown = f"{given}".lower() if isinstance(given, bool) else repr(given)  # YAML reads no as false
         return f"unknown value {shown}", {"valid": valid, "nearest": likely}
     if kind == "value_error":
         return str(context["error"]) + number_hint(given), {}
-    wanted = {
-        "string_type": "text",
-        "is_instance_of": "text",  # a path
-        "path_type": "text",
-        "int_type": "a whole number",
-        "int_from_float": "a whole number",
-        "float_type": "a number",
-        "bool_type": "true or false",
-        "list_type": "a list",
-        "dict_type": "a mapping of keys to values",
-        "mapping_type": "a mapping of keys to values",
-        "model_type": "a mapping of keys to values",
-        "model_attributes_type": "a mapping of keys to values",
-        "greater_than": f"greater than {context.get('gt')}",
-        "greater_than_equal": f"at least {context.get('ge')}",
-        "less_than": f"less than {context.get('lt')}",
-        "less_than_equal": f"at most {context.get('le')}",
-    }.get(kind)
     if kind == "missing":
         return "required, but not given", {}
     if kind == "string_too_short":
         return "must not be empty", {}
-    if wanted is None:
+    if (must_be := wanted(kind, context)) is None:
         return str(fault["msg"]), {}
     if kind in _NUMBERS and isinstance(given, str) and _DIGITS.fullmatch(given):
-        return f'must be {wanted}, not the text "{given}": remove the quotes', {}
-    return f"must be {wanted}, not {_shown(given)}{number_hint(given)}", {}
+        return f'must be {must_be}, not the text "{given}": remove the quotes', {}
+    return f"must be {must_be}, not {_shown(given)}{number_hint(given)}", {}
 
 
 def _shown(value: Any) -> str:

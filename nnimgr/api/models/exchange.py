@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from nnimgr.api.models.base import First, JsonObject, JsonValue, Model, Request
 from nnimgr.rules.facts import TrialStatus
@@ -13,7 +14,17 @@ _MOST = 10_000  # largest number of trials in one request
 
 _Attempt = Annotated[int, Field(ge=1, lt=2**31)]
 _TrialId = Annotated[str, Field(max_length=16)]
-_Result = Annotated[float, Field(allow_inf_nan=False)] | JsonObject
+
+
+def _number_or_object(value: Any) -> Any:
+    if isinstance(value, dict | str) or (isinstance(value, int | float) and math.isfinite(value)):
+        return value
+    raise ValueError("must be a finite number, or an object with numbers")
+
+
+_Result = Annotated[
+    Annotated[float, Field(allow_inf_nan=False)] | JsonObject, BeforeValidator(_number_or_object)
+]
 _NotFinite = Literal["NaN", "Infinity", "-Infinity"]  # as trials write such numbers in JSON
 
 
