@@ -17,11 +17,11 @@ import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from nnimgr.cli.selection import convert_folder, converted, select
+from nnimgr.cli.selection import convert_folder, converted, entries_of, select
 from nnimgr.cli.stored import named_or_brought
 from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.written import written
@@ -68,16 +68,24 @@ def save(args: argparse.Namespace, terminal: Terminal) -> int:
             f"The trial code {code} is not on this machine.",
             mend="Save without the code: leave --saveCodeDir out.",
         )
+    left = {entry.directory / name for name in (*_LEFT_OUT, "db")}
+    # What the code's folder may contain besides the code: folders with secrets, and this archive itself.
+    others = {each.resolve() for each in (home.path, home.private_path)}
+    others |= {each.directory.resolve() for each in entries_of(home).values()}
+
+    def not_code(path: Path) -> bool:
+        return path in others or _is_draft(path, target.resolve())
+
     with (
         _written(target) as archive,
         waiting(lambda: f"saving experiment {entry.id}: {len(archive.filelist)} files so far"),
     ):
-        _add_folder(archive, entry.directory, "experiment", leave=_LEFT_OUT | {"db"})
+        _add_folder(archive, entry.directory, "experiment", skip=lambda path: path in left)
         _add_database(archive, entry.directory, target=target)
         archive.writestr(_ENTRY, json.dumps({entry.id: _raw(home, entry.id)}, indent=4))
         archive.writestr(_SPACE, json.dumps(stored.search_space))
         if code is not None:
-            _add_folder(archive, code, "code", leave=frozenset())
+            _add_folder(archive, code.resolve(), "code", skip=not_code)
     size = target.stat().st_size
     terminal.info(f"Experiment {entry.id} was saved to {target} ({shown_bytes(size)}).")
     shown = target.name if target.parent == Path.cwd() else str(target)
@@ -257,19 +265,19 @@ def _written(target: Path) -> Iterator[zipfile.ZipFile]:
         ) from error
 
 
-def _add_folder(archive: zipfile.ZipFile, folder: Path, name: str, *, leave: Set[str]) -> None:
-    """Add the plain files of a folder to the archive. Links are skipped.
+def _is_draft(path: Path, target: Path) -> bool:
+    """Return whether a file or folder exists only until the archive ``target`` is complete."""
+    return path.parent == target.parent and path.name.startswith(f".{target.name}.")
 
-    ``leave``: names of files and folders directly in the folder that are skipped as well.
-    """
+
+def _add_folder(archive: zipfile.ZipFile, folder: Path, name: str, *, skip: Callable[[Path], bool]) -> None:
+    """Add the plain files of a folder to the archive, except links and what ``skip`` accepts."""
     for current, folders, files in os.walk(folder):
         here = Path(current)
-        if here == folder:
-            folders[:] = [each for each in folders if each not in leave]
-            files = [each for each in files if each not in leave]
+        folders[:] = [each for each in folders if not skip(here / each)]
         for each in files:
             path = here / each
-            if path.is_symlink() or not path.is_file():
+            if skip(path) or path.is_symlink() or not path.is_file():
                 continue
             inside = f"{name}/{path.relative_to(folder).as_posix()}"
             shown = shown_name(inside)

@@ -47,6 +47,21 @@ def entry(server: FakeServer, tmp_path: Path) -> IndexEntry:
     return found
 
 
+def test_an_archive_in_the_trial_code_contains_neither_itself_nor_other_experiments(
+    server: FakeServer, entry: IndexEntry, tmp_path: Path
+) -> None:
+    code = tmp_path / "code"
+    (code / "data").write_bytes(os.urandom(1 << 20))  # so much that the archive is written before its end
+    (code / "runs" / "other").mkdir(parents=True)
+    (code / "runs" / "other" / "environ.json").write_text('{"environ": {"KEY": "a secret"}}')
+    server.add("other", status="STOPPED")
+    Index(server.home).put(replace(Index(server.home).entries()["other"], log_dir=str(code / "runs")))
+    assert main(["experiment", "save", "abc", "--path", str(code), "--saveCodeDir"]) == 0
+    with zipfile.ZipFile(code / "nni_experiment_abc.zip") as archive:
+        names = {name for name in archive.namelist() if name.startswith("code/")}
+    assert names == {"code/data", "code/sub/train.py"}
+
+
 def test_what_is_saved_can_be_loaded(
     server: FakeServer, entry: IndexEntry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
