@@ -122,7 +122,8 @@ def _to_new_experiment(args: argparse.Namespace, terminal: Terminal) -> int:
         terminal.warn(f"{without} of them {verb} no usable result (see why: nnictl trial ls {entry.id})")
     terminal.info(f"Show it: nnictl view {entry.id}")
     if config is None:
-        terminal.info(f"To continue it, import the trials with a configuration: {_again(args)} --config FILE")
+        terminal.info("It shows these trials, and cannot run any. For one that continues from them:")
+        terminal.info(f"{_again(args)} --config FILE")
     else:
         terminal.info(f"Continue it: nnictl resume {entry.id}")
         if config.initial_parameters:

@@ -81,8 +81,8 @@ def select(
 ) -> IndexEntry:
     """Return the experiment that ``word`` names. Without ``word``, return the only running experiment.
 
-    If no experiment runs, return the newest that has finished or failed, and name it to a person, except
-    with ``quiet``. ``port`` limits the choice to the experiments of that port. ``to_change``: the command
+    If no experiment runs, return the newest that no user has stopped, and name it to a person, except with
+    ``quiet``. ``port`` limits the choice to the experiments of that port. ``to_change``: the command
     works only for an experiment that is not stopped and can run trials; without ``word``, it must be the only
     one. Raise ClientError if no experiment fits, or several do.
     """
@@ -106,7 +106,7 @@ def select(
         elif _may_surprise(entry, entries) and not quiet and sys.stderr.isatty():
             newest = newest_first(entries.values())[0]
             sentence = (
-                f"No experiment is running. This is {_title(entry)}, the newest that has finished or failed."
+                f"No experiment is running. This is {_title(entry)}, the newest that no user has stopped."
             )
             if newest is not entry:
                 why = "a user has stopped it" if has_database(newest.directory) else "its files are gone"
@@ -124,7 +124,7 @@ def select(
 
 
 def _title(entry: IndexEntry) -> str:
-    return f"{printable(entry.name)} ({entry.id})" if entry.name else entry.id
+    return f'"{printable(entry.name)}" ({entry.id})' if entry.name else entry.id
 
 
 def _may_surprise(entry: IndexEntry, entries: Mapping[str, IndexEntry]) -> bool:
@@ -151,22 +151,28 @@ def only_one(chosen: Sequence[IndexEntry], *, to_change: bool = False) -> IndexE
 
 
 def unnamed(
-    entries: Sequence[IndexEntry], sentence: str, *, to_change: bool = False, without: str = ""
+    entries: Sequence[IndexEntry],
+    sentence: str,
+    *,
+    to_change: bool = False,
+    to_resume: bool = False,
+    without: str = "",
 ) -> ClientError:
     """Return the error for a command that names no experiment. It lists the experiments to choose from.
 
-    ``to_change``: the command works only after the experiment was resumed. ``without``: option that the
-    suggested command leaves out, such as " without --port".
+    ``to_change``: the command works only after the experiment was resumed. ``to_resume``: the command resumes
+    it. ``without``: option that the suggested command leaves out, such as " without --port".
     """
     if not entries:
         return ClientError(sentence, mend="Start one: nnictl create --config exp.yml")
     ordered = newest_first(entries)
-    able = next((entry for entry in ordered if has_command(entry)), None) if to_change else None
+    able = next(filter(has_command, ordered), None) if to_change or to_resume else None
+    which = "the latest" if able in (None, ordered[0]) else "the latest that can run trials"
     latest = (able or ordered[0]).id
     again = f"{{command {latest}{without}}}"
-    mend = f"Name one, for example the latest: {again}"
-    if able is not None:
-        mend = f"Resume one first, for example the latest: nnictl resume {latest} && {again}"
+    mend = f"Name one, for example {which}: {again}"
+    if to_change and able is not None:
+        mend = f"Resume one first, for example {which}: nnictl resume {latest} && {again}"
     return ClientError(sentence, plain=candidates(entries), mend=f"{mend}\n  See all: {_LIST}")
 
 
@@ -304,13 +310,16 @@ def _current(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexE
 
 
 def _to_read(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexEntry]:
-    """Return the running experiments. If none runs, return the newest that has finished or failed."""
+    """Return the running experiments. If none runs, return the newest that no user has stopped."""
     if running := [entry for entry in _opened(entries, port) if runs(entry)]:
         return running
     for entry in newest_first(each for each in entries.values() if port in (None, each.port)):
         if entry.archived:
             continue
-        if entry.status != "STOPPED" or ((end := _stored_end(entry)) is not None and not end.by_user):
+        if entry.status != "STOPPED":
+            return [entry]
+        end = _stored_end(entry)
+        if end is not None and (not end.by_user or end.reason != STOPPED_BY_USER):
             return [entry]
     return []
 

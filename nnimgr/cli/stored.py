@@ -79,10 +79,12 @@ def to_resume(home: Home, word: str | None, folder: str | None) -> IndexEntry:
     if left:
         raise unnamed(left, "Several experiments continue without a server.")
     able = [entry for entry in entries if entry.status in RESUMABLE]
-    raise _unnamed(able, RESUMABLE, there_are=bool(entries))
+    raise _unnamed(able, RESUMABLE, there_are=bool(entries), to_resume=True)
 
 
-def _unnamed(fitting: Collection[IndexEntry], able: Collection[str], *, there_are: bool) -> ClientError:
+def _unnamed(
+    fitting: Collection[IndexEntry], able: Collection[str], *, there_are: bool, to_resume: bool = False
+) -> ClientError:
     """Return the error for a command that names no experiment. ``there_are``: other experiments exist."""
     if there_are and not fitting:
         return ClientError(
@@ -92,6 +94,7 @@ def _unnamed(fitting: Collection[IndexEntry], able: Collection[str], *, there_ar
     return unnamed(
         list(fitting),
         "Which experiment is meant? None is named." if fitting else "There is no experiment yet.",
+        to_resume=to_resume,
     )
 
 

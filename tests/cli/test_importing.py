@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nnimgr.cli.main import main
-from nnimgr.cli.selection import ending_of, newest_if_failed
+from nnimgr.cli.selection import ending_of, newest_if_failed, select
 from nnimgr.index import Index
 from nnimgr.store.reader import ExperimentReader
 from tests.cli.fake import FakeExperiment, FakeServer, profile
@@ -43,6 +43,13 @@ def test_a_source_becomes_a_stopped_experiment(
     assert server.requests == []
     assert ending_of(entry).startswith("STOPPED: its 2 trials were imported from ")
     assert newest_if_failed([entry]) is None  # it is not the last experiment that has finished or failed
+    assert select(server.home, None).id == entry.id
+    assert main(["resume"]) == 1
+    server.add("able", status="STOPPED")
+    assert main(["resume"]) == 1
+    told = capsys.readouterr().err
+    assert told.count("Name one, for example the latest: nnictl resume") == 1
+    assert "Name one, for example the latest that can run trials: nnictl resume able" in told
     assert main([*IMPORT, "--metric", "reward", "--goal", "minimize"]) == 0
     printed = capsys.readouterr()
     assert f"nnictl {' '.join(IMPORT)} --metric reward --config FILE" in printed.out and not printed.err

@@ -111,7 +111,7 @@ def test_a_trial_that_waits_for_its_next_attempt_does_not_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("most", "told"), [(10, "4 of 10"), (3, "4, above the limit of 3"), (None, "4, no limit")]
+    ("most", "told"), [(10, "4 of 10"), (3, "4, above the limit of 3 trials"), (None, "4, no limit")]
 )
 def test_trials_against_their_limit(most: int | None, told: str) -> None:
     of = profile("abc", counts={"SUCCEEDED": 4})
@@ -122,7 +122,7 @@ def test_trials_against_their_limit(most: int | None, told: str) -> None:
 def test_fewer_finished_trials_than_the_limit_which_is_below_the_number_of_trials() -> None:
     of = profile("abc", counts={"SUCCEEDED": 1, "RUNNING": 3})
     of["limits"] = {**of["limits"], "maxTrialNumber": 2}
-    assert "1 of 4, above the limit of 2" in shown(Progress.of(of))
+    assert "1 of 4, above the limit of 2 trials" in shown(Progress.of(of))
 
 
 def test_a_view_of_nothing_yet() -> None:

@@ -175,7 +175,7 @@ async def test_a_stopped_experiment_that_no_id_has_chosen_is_named_to_people(
     server: FakeServer, tmp_path: Path
 ) -> None:
     await add_ended(server, "bad", tmp_path, "failures")
-    told = "INFO: No experiment is running. This is a name (bad), the newest that has finished or failed."
+    told = 'INFO: No experiment is running. This is "a name" (bad), the newest that no user has stopped.'
     for words, is_told in ((("trial", "ls"), True), (("trial", "ls", "bad"), False)):
         seen = await asyncio.to_thread(in_a_terminal, *words, columns=120)
         assert (seen.code, told in seen.lines) == (0, is_told)
@@ -186,7 +186,7 @@ async def test_a_stopped_experiment_that_no_id_has_chosen_is_named_to_people(
             database_path(tmp_path / "newest").unlink()
         Index(server.home).update("newest", archived=said == "it is archived")
         seen = await asyncio.to_thread(in_a_terminal, "trial", "ls", columns=150)
-        assert f"{told} a name (newest) is newer, but {said}." in seen.lines
+        assert f'{told} "a name" (newest) is newer, but {said}.' in seen.lines
     server.add("runs")
     assert "INFO" not in (await asyncio.to_thread(in_a_terminal, "trial", "ls")).text
 
@@ -195,7 +195,7 @@ def test_help_says_which_experiment_is_chosen_without_an_id(capsys: pytest.Captu
     readers = (["trial", "ls"], ["experiment", "show"], ["experiment", "save"])
     changers = (["update", "trialnum"], ["trial", "add"], ["machine", "ls"], ["stop"])
     for verbs, rule in (
-        (readers, "the newest that has finished or failed"),
+        (readers, "the newest that no user has stopped"),
         (changers, "the one that is DONE, if there is just one"),
     ):
         for words in verbs:
