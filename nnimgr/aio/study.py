@@ -12,6 +12,7 @@ import nnimgr
 from nnimgr.aio.running import Results, Run, Trial
 from nnimgr.aio.threads import Wrapper, function, in_thread, method, own, read
 from nnimgr.python.asked import Array, Value
+from nnimgr.python.study import warn_of_fewer
 
 __all__ = ["AskedTrial", "Study"]
 
@@ -164,9 +165,11 @@ class Study(Wrapper[nnimgr.Study]):
         while trials is None or done < trials:
             try:
                 trial = await self.ask()
-            except nnimgr.Ended:
+            except nnimgr.Ended as end:
                 if await self.run.status() in ("STOPPED", "ERROR"):
                     raise
+                if trials is not None:
+                    warn_of_fewer(done, trials, end)
                 return
             with contextlib.suppress(nnimgr.LateResult):
                 await _run(function, trial, takes_trial)

@@ -18,7 +18,7 @@ from nnimgr.python.definition import (
     id_of,
     merged_config,
 )
-from nnimgr.python.errors import ArgumentError, Ended, Error, LateResult
+from nnimgr.python.errors import ArgumentError, Ended, Error, LateResult, warn
 from nnimgr.python.exchange import Exchange
 from nnimgr.python.options import Goal, algorithm_field, conditions_of, duration_of
 from nnimgr.python.results import Results
@@ -29,7 +29,7 @@ from training_services.units import parse_duration
 if TYPE_CHECKING:
     from nnimgr.python.trials import Trial
 
-__all__ = ["Study"]
+__all__ = ["Study", "warn_of_fewer"]
 
 _PLATFORM = "ask"
 # Fields as the default arguments set them. ``config`` may have other values for them.
@@ -188,7 +188,8 @@ class Study:
 
         A function with two parameters gets the trial as the second one, for reports. ``trials``: number of
         trials that this call runs; None: until the study ends. A trial whose function raises an exception has
-        failed, and the next one follows. Raise Ended if the study is stopped or ends by an error.
+        failed, and the next one follows. Warn if the study's limits allow fewer trials than that. Raise Ended
+        if the study is stopped or ends by an error.
         """
         takes_trial = len(inspect.signature(function).parameters) > 1
         left = None if trials is None else _whole("trials", trials)
@@ -199,8 +200,11 @@ class Study:
             end = trial.end_of_call(function, arguments)
             left = None if left is None else left - 1
             answer = self._call([] if end is None else [(trial, end)], 0 if left == 0 else 1)
-        if answer.ended is not None and self.run.status in ("STOPPED", "ERROR"):
-            raise Ended(answer.ended)
+        if answer.ended is not None:
+            if self.run.status in ("STOPPED", "ERROR"):
+                raise Ended(answer.ended)
+            if trials is not None and left:
+                warn_of_fewer(trials - left, trials, Ended(answer.ended, hint=self._how_to_continue()))
 
     @property
     def results(self) -> Results:
@@ -286,6 +290,13 @@ class _Answer(NamedTuple):
     late: LateResult | None
     ended: str | None
     key: str | None
+
+
+def warn_of_fewer(ran: int, wanted: int, end: Ended) -> None:
+    """Warn that ``optimize`` has run fewer trials than it should. ``end``: why there are no more."""
+    warn(
+        " ".join([f"optimize() has run {ran} of {wanted} trials, because {end.sentence}", end.hint]).rstrip()
+    )
 
 
 def _retries(retries: int | Mapping[str, Any]) -> Mapping[str, Any]:

@@ -222,6 +222,9 @@ def test_a_function_is_optimized_to_the_limit(port: int) -> None:
     study.run.update(trials=5)
     study.optimize(square)
     assert study.run.status == "DONE" and study.best_params == {"x": 0}
+    told = r"optimize\(\) has run 0 of 2 trials, because experiment \w+ is DONE: the tuner has no more"
+    with pytest.warns(UserWarning, match=told):
+        study.optimize(square, trials=2)
     study.stop()
     with pytest.raises(Ended, match=in_lines("STOPPED")):
         study.optimize(square)
