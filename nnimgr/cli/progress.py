@@ -306,7 +306,7 @@ def finished_trials(profile: Mapping[str, Any]) -> int:
 def finished_text(profile: Mapping[str, Any]) -> str:
     """Return the number of finished trials with its limit: "4 of 10"; "4" without a limit.
 
-    A user can set the limit below the number of trials that exist: "4 of 19, above the limit of 5".
+    A user can set the limit below the number of trials that exist: "4 of 19, above the limit of 5 trials".
     """
     finished, most = finished_trials(profile), profile["limits"]["maxTrialNumber"]
     return str(finished) if most is None else against_limit(finished, most, created=created_trials(profile))

@@ -84,6 +84,10 @@ def _work(state: ExperimentState) -> Iterator[str]:
         yield f"{trial_count(len(found))} cannot start yet: {found[0] if len(found) == 1 else shown}"
     if others := sum(len(found) for _, found in frequent[_REASONS:]):
         yield f"{trial_count(others)} cannot start yet for other reasons"
+    drained = sum(machine.draining and not machine.removing for machine in state.machines.values())
+    if alike and drained and not any("drained" in reason for reason in alike):
+        machines = "1 machine" if drained == 1 else f"{drained} machines"
+        yield f"{machines} {_are(drained)} drained (see: nnictl machine ls {state.id})"
     by_user = [name for name in state.paused if state.trials[name].paused_by is PausedBy.USER]
     if by_scheduler := len(state.paused) - len(by_user):
         yield f"{trial_count(by_scheduler)} {_are(by_scheduler)} paused by the scheduler"

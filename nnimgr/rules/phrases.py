@@ -35,10 +35,10 @@ def against_limit(number: int, most: int, what: str = "", *, created: int = 0) -
     """Return a number of trials with its limit, for example "4 of 10 finished".
 
     ``created``: number of trials that exist. A user can set the limit below it: "4 of 19 finished, above the
-    limit of 5". If ``number`` is above the limit, too, ``created`` is left out.
+    limit of 5 trials". If ``number`` is above the limit, too, ``created`` is left out.
     """
     shown = str(number) if number > most else f"{number} of {max(most, created)}"
-    above = f", above the limit of {most}" if max(number, created) > most else ""
+    above = f", above the limit of {trial_count(most)}" if max(number, created) > most else ""
     return f"{shown} {what}".rstrip() + above
 
 

@@ -86,7 +86,7 @@ def test_trials_may_end_in_another_order_than_they_began() -> None:
 
 def test_a_limit_below_the_number_of_trials_is_shown() -> None:
     lower = {**PROFILE, "limits": {**PROFILE["limits"], "maxTrialNumber": 3}}
-    assert "4, above the limit of 3" in page(lower, top=[], curve=[])
+    assert "4, above the limit of 3 trials" in page(lower, top=[], curve=[])
 
 
 def test_errors_of_algorithms_are_shown_in_every_state() -> None:

@@ -51,6 +51,9 @@ def test_what_is_waited_for() -> None:
     life.start(1)
     told = "2 of 3 slots busy; 1 trial is being started; 1 trial cannot start yet: no GPU is free"
     assert now(life) == told
+    life.take(f.MachineDrained(keeper_id="other"))
+    told += "; 1 machine is drained (see: nnictl machine ls exp)"
+    assert now(life) == told
     trouble = "; the training service is not open: no sshd"
     assert now(life, service_trouble="no sshd") == told + trouble
 
@@ -145,11 +148,11 @@ def test_a_limit_below_the_number_of_trials() -> None:
     lower = replace(life.state.limits, max_trial_number=1)
     life.take(f.ConfigChanged(changes={"maxTrialNumber": 1}, limits=lower))
     life.end(0)
-    assert "1 of 3 finished, above the limit of 1; " in now(life)
+    assert "1 of 3 finished, above the limit of 1 trial; " in now(life)
     life.end(1)
-    assert "2 finished, above the limit of 1; " in now(life)
+    assert "2 finished, above the limit of 1 trial; " in now(life)
     life.end(2)
-    assert now(life) == "finished: 3 trials, above the limit of 1"
+    assert now(life) == "finished: 3 trials, above the limit of 1 trial"
 
 
 def test_a_limit_below_the_number_of_trials_after_the_end() -> None:
@@ -161,7 +164,7 @@ def test_a_limit_below_the_number_of_trials_after_the_end() -> None:
     assert ended_at is not None and now(life) == "finished: 2 of 2 trials"
     lower = replace(life.state.limits, max_trial_number=1)
     life.take(f.ConfigChanged(changes={"maxTrialNumber": 1}, limits=lower), after=timedelta(minutes=1))
-    assert now(life) == "finished: 2 trials, above the limit of 1"
+    assert now(life) == "finished: 2 trials, above the limit of 1 trial"
     assert (life.state.status, life.state.ended_at) == (f.ExperimentStatus.DONE, ended_at)
 
 

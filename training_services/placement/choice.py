@@ -81,7 +81,7 @@ class Choice(Generic[S]):
         it.
         """
         if not self._refusals:
-            return Waits("waits for a machine: all are drained or removed. See: nnictl machine --help")
+            return Waits("waits for a machine: all are drained or removed (see: nnictl machine --help)")
         if self._rejected == len(self._refusals):
             raise self._rejection()
         return Waits(*(self._sentence(first=first) for first in (True, False)))

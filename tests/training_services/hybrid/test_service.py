@@ -191,7 +191,7 @@ async def test_a_platform_whose_machines_have_gone_costs_no_time(rigs: list[Rig]
     await rig.allocation(f"slurm-{second}")  # it has waited already
     third = rig.core.submit("cccc3")
     await rig.allocation(f"slurm-{third}")
-    reason = "local: waits for a machine: all are drained or removed. See: nnictl machine --help; slurm: "
+    reason = "local: waits for a machine: all are drained or removed (see: nnictl machine --help); slurm: "
     await rig.until(lambda: rig.reason(third).startswith(reason))
     assert rig.places(first) == ["here"]
 

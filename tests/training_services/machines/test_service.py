@@ -103,7 +103,9 @@ async def test_the_last_machine_may_be_drained(fleet: Growing) -> None:
     for name in ("worker-1", "worker-2"):
         fleet.core.commit(MachineDrained(keeper_id=name))
     job = fleet.core.submit("t0000")
-    await fleet.core.waits(job, "waits for a machine: all are drained or removed. See: nnictl machine --help")
+    await fleet.core.waits(
+        job, "waits for a machine: all are drained or removed (see: nnictl machine --help)"
+    )
     fleet.core.commit(MachineAdded(keeper_id="worker-2"))
     await fleet.core.seen(JobPlaced, job)
     await fleet.core.close(detach=True)
