@@ -16,6 +16,7 @@ import fcntl
 import json
 import os
 import re
+import shlex
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -100,7 +101,11 @@ class Home:
         return self.private_path / f"server-{port}.log"
 
     def prepare(self) -> None:
-        """Create the home directory and its private folder. Raise HomeError if they cannot be written."""
+        """Create the home directory and its private folder.
+
+        Raise HomeError if they cannot be written, or are those of another user.
+        """
+        self._refuse_other_user()
         with self._writing():
             make_private_folder(self.path)
             self.private_path.mkdir(mode=0o700, exist_ok=True)
@@ -114,6 +119,7 @@ class Home:
 
         If two processes create it at the same time, both get the same token. Raise HomeError.
         """
+        self._refuse_other_user()
         with contextlib.suppress(FileNotFoundError):
             return self._read_token()
         self.prepare()
@@ -206,6 +212,22 @@ class Home:
         except (OSError, ValueError, KeyError, TypeError):
             return fallback
 
+    def _refuse_other_user(self) -> None:
+        """Raise HomeError if the private folder is that of another user.
+
+        root can write there, but its files and its server would lock the user out.
+        """
+        try:
+            owner = self.private_path.stat().st_uid
+        except OSError:
+            return  # there is none, or the next access says why it cannot be used
+        if owner != os.geteuid():
+            name = shlex.quote(_user_name(owner))
+            raise HomeError(
+                f"{self.path} belongs to user {name}. Run the command as this user: "
+                f"sudo -u {name} {HOME_VARIABLE}={shlex.quote(str(self.path))} nnictl ..."
+            )
+
     def _read_token(self) -> str:
         try:
             if self.token_path.stat().st_mode & 0o077:
@@ -233,7 +255,7 @@ class Home:
         mend = f"set {HOME_VARIABLE} to a directory in which you may write"
         if error.errno == errno.ENOSPC:
             mend = "free space on its disk"
-        return f"Cannot {what} {self.path} ({reason}); {mend}."
+        return f"Cannot {what} {error.filename or self.path} ({reason}); {mend}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +287,16 @@ class ServerClaim:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _user_name(number: int) -> str:
+    """Return the name of a user, in the form that sudo takes; "#" and the number if there is no name."""
+    import pwd  # only for an error: every command imports this module
+
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"#{number}"
 
 
 def _try_lock(descriptor: int, kind: int) -> bool:

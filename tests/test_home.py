@@ -161,3 +161,18 @@ def test_a_home_that_cannot_be_written_names_the_way_out(tmp_path: Path) -> None
         home.prepare()
     with pytest.raises(HomeError, match="set NNIMGR_HOME"):
         home.claim_server(8080)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can use the files of another user")
+def test_root_leaves_the_home_of_another_user_alone(home: Home) -> None:
+    home.token()
+    os.chown(home.private_path, 1234567, -1)
+    before = sorted(home.private_path.iterdir())
+    told = r"belongs to user '#1234567'\. Run the command as this user: sudo -u '#1234567' NNIMGR_HOME=\S+ n"
+    with pytest.raises(HomeError, match=told):
+        home.token()
+    with pytest.raises(HomeError, match=told):
+        home.claim_server(8080)
+    with pytest.raises(HomeError, match=told), home.starting_server(8080):
+        pass
+    assert sorted(home.private_path.iterdir()) == before

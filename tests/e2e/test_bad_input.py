@@ -272,7 +272,7 @@ def test_places_without_permission(home: Home, tmp_path: Path) -> None:
     home.path.mkdir(mode=0o555)
     Path("exp.yml").write_text(CONFIG)
     assert create_unprivileged() == (
-        f"ERROR: Cannot write to {home.path} (Permission denied); "
+        f"ERROR: Cannot write to {home.private_path} (Permission denied); "
         "set NNIMGR_HOME to a directory in which you may write.\n  See: nnictl create --help\n"
     )
 
