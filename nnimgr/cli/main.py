@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from nnimgr.cli.command import Command
 from nnimgr.cli.parsers import nnictl_parser
 from nnimgr.cli.terminal import Terminal, drop_output
-from nnimgr.client.errors import ClientError
+from nnimgr.client.errors import ClientError, other_version
 
 __all__ = ["main"]
 
@@ -46,6 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except ClientError as error:
             terminal.fail(error)
             code = error.code
+        except KeyError as error:
+            if (told := _of_other_version(error)) is None:
+                raise
+            terminal.fail(told)
+            code = told.code
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
@@ -58,6 +63,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
             terminal.fail(ClientError(f"{error.filename or 'The output'} cannot be used: {error.strerror}."))
         drop_output(sys.stdout)
         return 1
+
+
+def _of_other_version(error: KeyError) -> ClientError | None:
+    """Return the error of a command to which a server's answer lacks a field; None if it is another error."""
+    from nnimgr.home import Home, HomeError
+
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None or not last.tb_frame.f_globals.get("__name__", "").startswith("nnimgr.cli."):
+        return None
+    with contextlib.suppress(HomeError):
+        pids = [server.pid for server in Home.find().servers() if server.pid is not None]
+        where = f"{last.tb_frame.f_globals['__name__']}, line {last.tb_lineno}"
+        if pids:
+            return other_version(f"The server's answer has no field {error} ({where})", pids)
+    return None
 
 
 def _open_what_is_closed() -> None:

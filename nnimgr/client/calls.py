@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from nnimgr.client.errors import ApiError, ServerGone
+from nnimgr.client.errors import ApiError, ServerGone, other_version
 from nnimgr.client.lines import names_command
 from nnimgr.spelling import capital
 from trial_keeper.calls import local_http
@@ -238,11 +238,19 @@ class Client:
             if status == http.client.SERVICE_UNAVAILABLE and error["message"] == _LEAVING:
                 return ServerGone(_LEAVING, mend=_REPEAT)
             message = capital(str(error["message"]))
+            if status == http.client.NOT_FOUND and message.startswith(f"There is no {self._root}"):
+                return self._unknown_route(message)
             mend = "" if names_command(message) else mend
             return ApiError(status, message, list(error.get("problems") or ()), mend=mend)
         except (ValueError, KeyError, TypeError):
             shown = text[:200].decode("utf-8", "replace").strip()
             return ApiError(status, f"The server answered {status}: {shown or 'no message'}.", [], mend=mend)
+
+    def _unknown_route(self, message: str) -> ApiError:
+        """Return the error for a request that the server does not know. ``message``: the server's."""
+        route = message.removeprefix("There is no ").removesuffix(" here.")
+        told = other_version(f"The server has no {route}", () if self._pid is None else (self._pid,))
+        return ApiError(http.client.NOT_FOUND, "\n".join(told.lines), [], mend=told.mend)
 
     def _gone(self, error: Exception) -> ServerGone:
         from nnimgr.child import is_stopped

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["ApiError", "ClientError", "ServerGone", "problem_line"]
+__all__ = ["ApiError", "ClientError", "ServerGone", "other_version", "problem_line"]
 
 
 class ClientError(RuntimeError):
@@ -46,6 +46,19 @@ class ApiError(ClientError):
 
 class ServerGone(ClientError):
     """Error: the server cannot be reached, or is about to exit."""
+
+
+def other_version(sentence: str, pids: Sequence[int]) -> ClientError:
+    """Return the error of a command that does not go with the server, because of the server's version.
+
+    ``sentence``: what shows this. ``pids``: processes of the servers that may be meant.
+    """
+    which = "the server is" if len(pids) == 1 else "the server of this experiment is"
+    return ClientError(
+        f"{sentence}, so {which} of another version of nnimgr than this command.",
+        "Without a server, trials continue, and the next nnictl command opens their experiments again.",
+        mend=f"Replace it: kill {' '.join(map(str, pids))} && {{command}}",
+    )
 
 
 def problem_line(problem: Mapping[str, Any]) -> str:
