@@ -21,6 +21,7 @@ if not __package__:  # run as a folder: make the package importable instead of i
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from trial_keeper import spawner
+from trial_keeper.machine.encoding import use_utf8
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ _PRELOADING = ("warm", "resident", "warm_crew")
 def main() -> NoReturn:
     """Run the keeper; exit with status 0 at once if another keeper serves the directory."""
     arguments = sys.argv[1:]
+    if arguments[:1] and arguments[0] not in _PRELOADING:  # those run code of users, in their locale
+        use_utf8()
     if len(arguments) == 3 and arguments[0] in ("wrap", "guard"):
         from trial_keeper import wrap
 

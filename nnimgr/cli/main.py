@@ -13,6 +13,7 @@ from nnimgr.cli.command import Command
 from nnimgr.cli.parsers import nnictl_parser
 from nnimgr.cli.terminal import Terminal, drop_output
 from nnimgr.client.errors import ClientError, other_version
+from trial_keeper.machine.encoding import use_utf8
 
 __all__ = ["main"]
 
@@ -23,6 +24,8 @@ _INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command in ``arguments``. Return the exit code: 0 only if the command has succeeded."""
+    if arguments is None:
+        use_utf8()
     _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         # Escape characters that the locale cannot print, because names and results may contain any character.

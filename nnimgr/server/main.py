@@ -24,6 +24,7 @@ from nnimgr.server.addresses import Address, check_url
 from nnimgr.server.local_socket import bind_private
 from nnimgr.server.options import CannotServe, KeeperOptions, ServeOptions
 from nnimgr.server.token import ServerToken
+from trial_keeper.machine.encoding import use_utf8
 
 __all__ = ["main"]
 
@@ -39,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``nnimgr serve`` and return the exit code."""
+    if arguments is None:
+        use_utf8()
     parsed = _parser().parse_args(arguments)
     try:
         _serve(parsed)

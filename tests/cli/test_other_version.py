@@ -19,7 +19,7 @@ def test_a_field_that_the_server_does_not_send(
     experiment.trials = [trial("aaaaa", 0)]
     assert main(["trial", "show", "-T", "0"]) == 1
     first, second, mend = capsys.readouterr().err.splitlines()
-    assert first.startswith("ERROR: The server's answer has no field 'retriedAs' (nnimgr.cli.trial_page, line ")
+    assert first.startswith("ERROR: The server's answer has no field 'retriedAs' (nnimgr.cli.trial_page, l")
     assert first.endswith("), so the server is of another version of nnimgr than this command.")
     assert second.startswith("ERROR: Without a server, trials continue")
     assert mend == f"{MEND}trial show -T 0"
