@@ -38,14 +38,14 @@ class MedianstopAssessor(JudgingAssessor):
             return None
         count = len(averages)
         if seen.step == 1:
-            limit = f"the median of the first results of {count} other trials"
+            limit = f"the median of {count} other trials' first results"
             limit = "the first result of another trial" if count == 1 else limit
         else:
             first = f"first {seen.step} results"
-            limit = f"the median of the averages that {count} other trials had over their {first}"
-            limit = f"the average of the {first} of another trial" if count == 1 else limit
+            limit = f"the median of {count} other trials' averages over their {first}"
+            limit = f"the average of another trial's {first}" if count == 1 else limit
         return Why(
-            f"its best result so far, {self.shown(seen.best)}, is {self.worse} {self.shown(median)}, {limit}"
+            f"its best result so far is {self.shown(seen.best)}, {self.worse} {self.shown(median)}: {limit}"
         )
 
     def learn(self, trial_job_id: str, seen: Seen, success: bool) -> None:

@@ -86,5 +86,5 @@ class Command:
         for action in self._actions:
             if not action.option_strings:
                 value = self._parsed.get(action.dest)
-                words = value if isinstance(value, list) else [] if value is None else [value]
+                words = value if isinstance(value, list | tuple) else [] if value is None else [value]
                 yield action.dest, [str(word) for word in words]

@@ -230,8 +230,10 @@ def _warn_of_name(home: Home, name: str | None, experiment_id: str, terminal: Te
     entries = Index(home).entries()
     others = [entry.id for entry in entries.values() if entry.name == name and entry.id != experiment_id]
     if others and name not in entries:
+        count = f"are {len(others)} other experiments" if others[1:] else "is another experiment"
+        latest = f"the latest is {others[-1]}" if others[1:] else others[-1]
         terminal.warn(
-            f"There is another experiment with the name {name}: {others[-1]}. Commands need the ids now. "
+            f"There {count} with the name {name}: {latest}. Commands need the ids now. "
             f"This experiment has the id {experiment_id}."
         )
     if name in entries:

@@ -93,7 +93,7 @@ def _to_new_experiment(args: argparse.Namespace, terminal: Terminal) -> int:
     from nnimgr.store.reader import ExperimentReader
 
     if args.config is not None and args.goal is not None:
-        raise ClientError("--goal goes without --config: the configuration states which results are better.")
+        raise ClientError("Give --goal or --config, not both: the configuration names the better results.")
     home = Home.find()
     config: ExperimentConfig | None = None
     if args.config is not None:
@@ -122,7 +122,7 @@ def _to_new_experiment(args: argparse.Namespace, terminal: Terminal) -> int:
         terminal.warn(f"{without} of them {verb} no usable result (see why: nnictl trial ls {entry.id})")
     terminal.info(f"Show it: nnictl view {entry.id}")
     if config is None:
-        terminal.info("It shows these trials, and cannot run any. For one that continues from them:")
+        terminal.info("This experiment only shows the trials. To create one that continues from them:")
         terminal.info(f"{_again(args)} --config FILE")
     else:
         terminal.info(f"Continue it: nnictl resume {entry.id}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from training_services.keepers.names import host_of
 
 __all__ = ["add", "drain", "list_all", "remove"]
 
+_LEAVING = ("draining", "removing")
 _COLUMNS = (
     Column("MACHINE", gives_way=True, least=12),
     Column("STATE"),
@@ -80,6 +82,12 @@ def drain(args: argparse.Namespace, terminal: Terminal) -> int:
         terminal.info(f"Trials are placed on {machine['name']} again.")
     else:
         terminal.info(f"{machine['name']} gets no more trials; {_running(machine)}.")
+        machines = client.get("experiments", experiment_id, "machines")["machines"]
+        if all(each["status"] in _LEAVING for each in machines):
+            terminal.warn(
+                "No machine is left for new trials. Use this one again: nnictl machine drain "
+                f"{shlex.quote(machine['name'])} {experiment_id} --undo"
+            )
     return 0
 
 

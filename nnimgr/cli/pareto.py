@@ -43,7 +43,8 @@ def pareto(args: argparse.Namespace, terminal: Terminal) -> int:
         show_table(terminal, columns, rows)
     if len(found["trials"]) < found["total"]:
         terminal.warn(f"The table shows {len(found['trials'])} of {found['total']} trials, spread evenly.")
-    told = f"{found['total']} of {found['results']} trials with a result are in the Pareto set."
+    verb = "is" if found["total"] == 1 else "are"
+    told = f"{found['total']} of {found['results']} trials with a result {verb} in the Pareto set."
     terminal.info(
         told if found["results"] or args.filter else "No trial has a usable result in all objectives yet."
     )

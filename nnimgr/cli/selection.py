@@ -81,10 +81,10 @@ def select(
 ) -> IndexEntry:
     """Return the experiment that ``word`` names. Without ``word``, return the only running experiment.
 
-    If no experiment runs, return the newest that no user has stopped, and name it to a person, except with
-    ``quiet``. ``port`` limits the choice to the experiments of that port. ``to_change``: the command
-    works only for an experiment that is not stopped and can run trials; without ``word``, it must be the only
-    one. Raise ClientError if no experiment fits, or several do.
+    If no experiment runs, return the newest that no user stopped before its end, and name it to a person,
+    except with ``quiet``. ``port`` limits the choice to the experiments of that port. ``to_change``: the
+    command works only for an experiment that is not stopped and can run trials; without ``word``, it must be
+    the only one. Raise ClientError if no experiment fits, or several do.
     """
     entries = entries_of(home)
     if word is not None:
@@ -98,19 +98,20 @@ def select(
         if to_change:
             refuse_without_command(entry)
         return entry
-    chosen = _current(entries, port) if to_change else _to_read(entries, port)
+    chosen = _to_read(entries, port)
+    if to_change:
+        chosen = [entry for entry in _current(entries, port) if entry.status != "VIEWED"]
     if chosen and not (to_change and all(entry.status == "STOPPED" for entry in chosen)):
         entry = only_one(chosen, to_change=to_change)
         if to_change:
             refuse_without_command(entry)
         elif _may_surprise(entry, entries) and not quiet and sys.stderr.isatty():
             newest = newest_first(entries.values())[0]
-            sentence = (
-                f"No experiment is running. This is {_title(entry)}, the newest that no user has stopped."
-            )
+            sentence = f"No experiment is running. This is {_title(entry)}, {_why_chosen(entry)}."
             if newest is not entry:
-                why = "a user has stopped it" if has_database(newest.directory) else "its files are gone"
-                why = "it is archived" if newest.archived else why
+                why = "it is archived" if newest.archived else "a user stopped it before its end"
+                if not newest.archived and not has_database(newest.directory):
+                    why = "its files are gone"
                 sentence += f" {_title(newest)} is newer, but {why}."
             print(fitted(sys.stderr, f"INFO: {sentence}"), file=sys.stderr)
         return entry
@@ -125,6 +126,15 @@ def select(
 
 def _title(entry: IndexEntry) -> str:
     return f'"{printable(entry.name)}" ({entry.id})' if entry.name else entry.id
+
+
+def _why_chosen(entry: IndexEntry) -> str:
+    """Return why this experiment is taken if none is named and none runs, as the end of a sentence."""
+    from nnimgr.store.overview import is_detached  # most commands need no database
+
+    if entry.status == "STOPPED" and is_detached(entry.directory):
+        return "whose trials continue without a server"
+    return "the newest that no user stopped before its end"
 
 
 def _may_surprise(entry: IndexEntry, entries: Mapping[str, IndexEntry]) -> bool:
@@ -310,7 +320,7 @@ def _current(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexE
 
 
 def _to_read(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexEntry]:
-    """Return the running experiments. If none runs, return the newest that no user has stopped."""
+    """Return the running experiments. If none runs, return the newest that no user stopped before its end."""
     if running := [entry for entry in _opened(entries, port) if runs(entry)]:
         return running
     for entry in newest_first(each for each in entries.values() if port in (None, each.port)):

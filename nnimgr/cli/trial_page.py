@@ -175,7 +175,7 @@ def _imported(job: Mapping[str, Any]) -> str:
 
 def _where(job: Mapping[str, Any]) -> str:
     if job["keeperId"] is None:
-        return "no place yet" if job["endedAt"] is None else "had no place"
+        return "waits for a place" if job["endedAt"] is None else "never started"
     if job["keeperId"] == ASK:
         return "in a program of your own"
     place = f"on {machine_of(job)}"

@@ -305,7 +305,12 @@ def file_sentence(entry: IndexEntry, trial: Mapping[str, Any], name: str) -> str
 def trials_named(client: Client, experiment_id: str, words: Sequence[str]) -> list[dict[str, Any]]:
     """Return the trials that the words name, each once. A word may name several, with commas between them."""
     single = [part for word in words for part in word.split(",") if part] or words
-    found = [trial_named(client, experiment_id, word) for word in single]
+    try:
+        found = [trial_named(client, experiment_id, word) for word in single]
+    except ClientError as error:
+        if len(single) > 1:
+            error.lines = (*error.lines, "Nothing was done for the other trials.")
+        raise
     return list({trial["id"]: trial for trial in found}.values())
 
 
@@ -366,9 +371,10 @@ def _outermost(
     smaller = client.get("experiments", experiment_id)["optimizeMode"] == "minimize"
     if for_nni and smaller:
         option, which, rank = ("--head", "largest", "worst") if args.head else ("--tail", "smallest", "best")
+        other = "worst" if rank == "best" else "best"
         terminal.warn(
-            f"A pipe gets NNI's format, in which {option} lists the {which} results. With the goal minimize, "
-            f"these are the {rank} ones. To get the {'worst' if rank == 'best' else 'best'} ones, add --json."
+            f"The output goes to no terminal, so {option} means the {which} results, as in NNI. The goal is "
+            f"minimize, so these are the {rank} ones. For the {other} ones, add --json."
         )
     order = "asc" if (args.tail is not None) != (smaller and not for_nni) else "desc"
     found = []

@@ -291,7 +291,8 @@ def _other_parameters(before: Mapping[str, Any], after: Mapping[str, Any]) -> st
     ]
     if not parts:
         return None
-    asked = f" New trials fail if their code asks for {dropped[0]}." if dropped else ""
+    which = dropped[0] if len(dropped) == 1 else "one of these"
+    asked = f" New trials fail if their code asks for {which}." if dropped else ""
     return f"Parameters {'; '.join(parts)}. Trials that exist keep their parameters.{asked}"
 
 

@@ -206,8 +206,8 @@ def goal_fields(maximize: Goal, minimize: Goal) -> dict[str, Any]:
         )
     if not chosen:
         raise ArgumentError(
-            "maximize, minimize: give one of them, as maximize=True if the result of a trial is one number, "
-            'or with the name of a metric: maximize="accuracy"'
+            "maximize, minimize: give one of them: maximize=True if the result of a trial is one number, "
+            'maximize="accuracy" if it has a metric with this name'
         )
     if len(chosen) == 1 and True in chosen.values():
         return {"goal": next(iter(chosen))}

@@ -85,7 +85,7 @@ def _work(state: ExperimentState) -> Iterator[str]:
     if others := sum(len(found) for _, found in frequent[_REASONS:]):
         yield f"{trial_count(others)} cannot start yet for other reasons"
     drained = sum(machine.draining and not machine.removing for machine in state.machines.values())
-    if alike and drained and not any("drained" in reason for reason in alike):
+    if drained and not any("drained" in reason for reason in alike):
         machines = "1 machine" if drained == 1 else f"{drained} machines"
         yield f"{machines} {_are(drained)} drained (see: nnictl machine ls {state.id})"
     by_user = [name for name in state.paused if state.trials[name].paused_by is PausedBy.USER]

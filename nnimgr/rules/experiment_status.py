@@ -77,9 +77,9 @@ def _stopped(state: ExperimentState) -> str:
     """
     match state.status:
         case f.ExperimentStatus.DONE:
-            return f"the experiment was DONE ({state.reason}) before it was stopped"
+            return f"it was DONE before: {state.reason}"
         case f.ExperimentStatus.ERROR:
-            return f"the experiment had ended with ERROR ({state.reason}) before it was stopped"
+            return f"it had ended with ERROR before: {state.reason}"
     return STOPPED_BY_USER
 
 

@@ -264,7 +264,7 @@ def _member_over(state: ExperimentState, job: JobState, fact: f.MemberEnded | f.
 
 def _close(state: ExperimentState, job: JobState, trial: TrialState, r: f.Recorded) -> None:
     if not job.closed:
-        job.lost = "its start was taken back" if job.placed is None else "the trial ended first"
+        job.lost = "it ended while it waited for a place" if job.placed is None else "the trial ended first"
         job.ended_at = r.at
     trial.closed_job, trial.job_id = job.id, None
     trial.frames = job.recorded

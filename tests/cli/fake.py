@@ -237,6 +237,8 @@ class FakeServer:
             raise Refused(404, f"there is no {path}")
         if path.endswith("/machines"):
             return 200, {"machines": experiment.machines, "changeable": True}
+        if path.endswith("/drain"):
+            return 200, next(each for each in experiment.machines if f"/{each['id']}/" in path)
         if path.endswith("/files"):
             return 200, _files(experiment)
         if path.endswith("/curve"):

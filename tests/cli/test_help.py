@@ -55,7 +55,7 @@ def test_help_that_was_not_understood(name: str, plain: str) -> None:
     ("words", "told"),
     [
         ("crate", "there is no command 'crate'; did you mean \"nnictl create\"?\n  See: nnictl --help"),
-        ("trial lst", "there is no command 'lst'; did you mean \"nnictl trial"),
+        ("trial lst", "there is no command 'lst'; did you mean \"nnictl trial ls\"?"),
         ("Trial ls", 'did you mean "nnictl trial"?'),
         ("frobnicate", "there is no command 'frobnicate'\n  See: nnictl --help"),
         ("list", 'did you mean "nnictl experiment list"?'),

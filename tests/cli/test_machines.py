@@ -58,3 +58,13 @@ def test_allocations_of_a_cluster(server: FakeServer, capsys: Capture) -> None:
     assert first == ["allocation 7 on n1", "connected", "2", "-", "4", "2 GiB", "1.0", "2 h 3 min"]
     assert second == ["allocation 8", "connecting", "0", "-", "-", "-", "-"]
     assert below == [why]
+
+
+def test_a_drain_that_leaves_no_machine_says_so(server: FakeServer, capsys: Capture) -> None:
+    drained = machine("gpu1", status="draining")
+    experiment = server.add("abc")
+    for machines, is_told in (([drained, machine("gpu2")], False), ([drained], True)):
+        experiment.machines = machines
+        assert main(["machine", "drain", "gpu1"]) == 0
+        told = "No machine is left for new trials. Use this one again: nnictl machine drain gpu1 abc --undo"
+        assert (told in capsys.readouterr().err) is is_told

@@ -120,6 +120,10 @@ def test_one_that_is_done_does_not_run(server: FakeServer, capsys: pytest.Captur
     assert chosen(capsys) == "failed"
     assert main(["update", "trialnum", "-v", "9"]) == 1
     assert "There are multiple experiments" in capsys.readouterr().err
+    Index(server.home).update("failed", status="VIEWED")  # which cannot be changed
+    assert main(["update", "trialnum", "-v", "9"]) == 0
+    assert ("PATCH", "experiments/done") in [request[:2] for request in server.requests]
+    capsys.readouterr()
     server.add("runs")
     assert chosen(capsys) == "runs"
     assert main(["stop"]) == 0
@@ -175,17 +179,18 @@ async def test_a_stopped_experiment_that_no_id_has_chosen_is_named_to_people(
     server: FakeServer, tmp_path: Path
 ) -> None:
     await add_ended(server, "bad", tmp_path, "failures")
-    told = 'INFO: No experiment is running. This is "a name" (bad), the newest that no user has stopped.'
+    told = 'INFO: No experiment is running. This is "a name" (bad), the newest that no user stopped '
+    told += "before its end."
     for words, is_told in ((("trial", "ls"), True), (("trial", "ls", "bad"), False)):
         seen = await asyncio.to_thread(in_a_terminal, *words, columns=120)
         assert (seen.code, told in seen.lines) == (0, is_told)
     assert told not in (await asyncio.to_thread(in_a_pipe, "trial", "ls")).text
     await add_ended(server, "newest", tmp_path, "user")
-    for said in ("a user has stopped it", "its files are gone", "it is archived"):
+    for said in ("a user stopped it before its end", "its files are gone", "it is archived"):
         if said == "its files are gone":
             database_path(tmp_path / "newest").unlink()
         Index(server.home).update("newest", archived=said == "it is archived")
-        seen = await asyncio.to_thread(in_a_terminal, "trial", "ls", columns=150)
+        seen = await asyncio.to_thread(in_a_terminal, "trial", "ls", columns=200)
         assert f'{told} "a name" (newest) is newer, but {said}.' in seen.lines
     server.add("runs")
     assert "INFO" not in (await asyncio.to_thread(in_a_terminal, "trial", "ls")).text
@@ -195,7 +200,7 @@ def test_help_says_which_experiment_is_chosen_without_an_id(capsys: pytest.Captu
     readers = (["trial", "ls"], ["experiment", "show"], ["experiment", "save"])
     changers = (["update", "trialnum"], ["trial", "add"], ["machine", "ls"], ["stop"])
     for verbs, rule in (
-        (readers, "the newest that no user has stopped"),
+        (readers, "the newest that no user stopped before its end"),
         (changers, "the one that is DONE, if there is just one"),
     ):
         for words in verbs:
@@ -448,3 +453,12 @@ def test_an_archived_experiment_is_only_chosen_by_its_id(
         Index(server.home).update(experiment_id, archived=archived)
     assert chosen(capsys) == "older"
     assert chosen(capsys, "newer") == "newer"
+
+
+def test_a_suggestion_for_another_experiment_has_no_words_that_were_not_typed(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc1")
+    server.add("abc2")
+    assert main(["experiment", "tag", "abc"]) == 1
+    assert capsys.readouterr().err.endswith("Name one of them by its id: nnictl experiment tag abc2\n")

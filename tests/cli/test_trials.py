@@ -242,7 +242,7 @@ def test_the_head_is_the_best_and_in_nnis_format_the_largest(
     assert main(["trial", "ls", option, "2"]) == 0
     printed = capsys.readouterr()
     assert [each["trialJobId"] for each in json.loads(printed.out)] == by_size
-    assert ("With the goal minimize, these are the" in printed.err) is (mode == "minimize")
+    assert ("The goal is minimize, so these are the" in printed.err) is (mode == "minimize")
 
 
 def test_the_log_of_an_earlier_attempt(server: FakeServer) -> None:

@@ -405,3 +405,6 @@ def test_other_parameters_are_named(server: FakeServer, capsys: pytest.CaptureFi
         "INFO: Parameters added: z, w; dropped: y. Trials that exist keep their parameters. "
         "New trials fail if their code asks for y."
     ]
+    Path("space.json").write_text(json.dumps({"v": {}}))
+    assert main(["update", "searchspace", "-f", "space.json"]) == 0
+    assert "New trials fail if their code asks for one of these." in capsys.readouterr().out

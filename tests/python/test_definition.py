@@ -165,8 +165,8 @@ def test_the_goal(goals: dict[str, Any], fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"maximize": None}, "maximize, minimize: give one of them, as maximize=True"),
-        ({"maximize": False, "minimize": False}, "maximize, minimize: give one of them, as maximize=True"),
+        ({"maximize": None}, "maximize, minimize: give one of them: maximize=True"),
+        ({"maximize": False, "minimize": False}, "maximize, minimize: give one of them: maximize=True"),
         (
             {"maximize": False},
             "maximize: False does not say which results are better. For a minimum write minimize=True",

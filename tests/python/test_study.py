@@ -331,7 +331,7 @@ def test_an_experiment_that_runs_its_trials_is_no_study(port: int) -> None:
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: Study(SPACE), "maximize, minimize: give one of them, as maximize=True"),
+        (lambda: Study(SPACE), "maximize, minimize: give one of them: maximize=True"),
         (lambda: Study(SPACE, minimize=True, lease=0.5), "lease: must be a whole number from 1 up, not 0.5"),
     ],
 )

@@ -119,7 +119,7 @@ class Upkeep:
         try:
             reach = await self._host.reach()
         except (OSError, ServiceError) as error:
-            return self._what_for(f"{name} cannot be reached", error)
+            return self._what_for(f"there is no connection to {name}", error)
         if not self._host.passing:
             self._desk.turn = secrets.token_hex(8)
         try:

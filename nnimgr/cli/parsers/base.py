@@ -36,7 +36,7 @@ _NNIS_ALONE = {
 }
 
 
-DEFAULT_EXPERIMENT = "default: the running one; else the newest that no user has stopped"
+DEFAULT_EXPERIMENT = "default: the running one; else the newest that no user stopped before its end"
 DEFAULT_TO_CHANGE = "default: the running one; else the one that is DONE, if there is just one"
 _PROGRAM = "nnictl"
 # Beginnings of messages of argparse. It reports a missing argument before an option that does not exist.
@@ -397,8 +397,8 @@ def _all_verbs(verbs: Verbs[Parser]) -> Iterator[Parser]:
 def _nearest(word: str, names: Iterable[str]) -> str | None:
     """Return the name that is most similar to ``word``, or None."""
     known = list(names)
-    for typed, meant in (("list", "ls"), ("ls", "list")):  # other verbs are more similar to these
-        if word.lower() == typed and meant in known:
+    for typed, meant in ((("list", "lst", "lsit"), "ls"), (("ls", "lst", "lsit"), "list")):
+        if word.lower() in typed and meant in known:  # other verbs are more similar to these
             return meant
     beginnings = sorted(name for name in known if len(word) > 1 and name.startswith(word.lower()))
     return nearest(word, known) or next(iter(beginnings), None)

@@ -43,8 +43,8 @@ def _list(group: Verbs[Parser]) -> None:
         "trials:list_all",
         "list the trials of an experiment",
         about="A terminal gets a table, a pipe gets JSON as NNI prints it. TIME is the\n"
-        "time from the start of a trial's newest attempt to its end, or to now. Paused\n"
-        'trials have none there: "nnictl trial show" lists all attempts.\n\n'
+        "time from the start of a trial's newest attempt to its end, or to now. It is\n"
+        'empty for a paused trial. "nnictl trial show" has the times of all attempts.\n\n'
         "--head lists the best trials, and --tail the worst ones. In NNI's format, which\n"
         "a pipe gets without --json, --head lists the largest results and --tail the\n"
         "smallest ones, whatever the goal is.",

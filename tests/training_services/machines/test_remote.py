@@ -284,7 +284,7 @@ async def test_a_machine_that_cannot_be_reached_stops_nobody(platform: RemotePla
     await core.open(platform.make())
     jobs = [await started(core, platform, trial, Behaviour.REPORTS_LATER) for trial in ("aaaa1", "bbbb2")]
     notice = await noticed(core, "nothing listens on port")
-    assert notice.startswith(f"{platform.title(second)} cannot be reached: ")
+    assert notice.startswith(f"there is no connection to {platform.title(second)}: ")
     second.start()
     await core.until(
         lambda: any(
