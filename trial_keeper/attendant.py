@@ -44,7 +44,6 @@ import importlib.util
 import json
 import os
 import select
-import shutil
 import signal
 import sys
 import threading
@@ -55,6 +54,7 @@ from trial_keeper import wire
 from trial_keeper.machine import procs, untrusted_files
 from trial_keeper.machine.facts import facts
 from trial_keeper.machine.programs import tidy
+from trial_keeper.machine.removal import remove_folder
 from trial_keeper.machine.watch import open_process
 
 LEAVE_S = 5.0  # longest wait for a keeper that was ordered to exit, and again after SIGKILL
@@ -380,7 +380,7 @@ def find(directory: str) -> Process | None:
 def _removed(directory: str, *, last: bool) -> bool:
     """Try to remove a directory; return False if a process, such as a compiler, still writes there."""
     try:
-        shutil.rmtree(directory)
+        remove_folder(directory)
     except OSError as error:
         if last or error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
             raise

@@ -17,6 +17,7 @@ from nnimgr.cli.main import main
 from nnimgr.home import Home
 from nnimgr.index import Index
 from tests.e2e.disks import disk
+from tests.permissions import obedient
 from tests.processes import of_home
 from tests.server.harness import free_port
 
@@ -279,10 +280,7 @@ def test_places_without_permission(home: Home, tmp_path: Path) -> None:
 
 def create_unprivileged() -> str:
     """What ``nnictl create`` says without root's right to pass over permissions."""
-    dropped = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
-    if dropped and shutil.which("setpriv") is None:
-        pytest.skip("there is no setpriv to give up root's rights with")
     command = [sys.executable, "-m", "nnimgr.cli.main", "create", "--config", "exp.yml"]
-    done = subprocess.run([*dropped, *command, "--port", str(free_port())], capture_output=True, text=True)
+    done = subprocess.run(obedient(*command, "--port", str(free_port())), capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "")
     return done.stderr

@@ -28,7 +28,7 @@ def test_the_same_content_has_the_same_bytes_and_name(tmp_path: Path) -> None:
     assert zipapp.build(str(tmp_path)) == first
     assert [path.name for path in tmp_path.iterdir()] == [os.path.basename(first)]
     assert zipapp.content() == Path(first).read_bytes()
-    assert len(zipapp.content()) < 700_000  # a ConfigMap takes 1 MiB, in base64
+    assert len(zipapp.content()) < 720_000  # a ConfigMap takes 1 MiB, in base64
 
 
 @pytest.mark.parametrize(("python", "used"), [(sys.executable, ".pyc"), (oldest_python(), ".py")])
@@ -38,7 +38,7 @@ def test_compiled_it_is_what_this_python_runs_and_others_have_the_source(
     if python is None:
         pytest.skip("no Python 3.8 here")
     content = zipapp.content(compiled=True)
-    assert len(content) < 700_000  # a ConfigMap takes 1 MiB, in base64
+    assert len(content) < 720_000  # a ConfigMap takes 1 MiB, in base64
     archive = tmp_path / "keeper.pyz"
     archive.write_bytes(content)
     imported = "from trial_keeper.machine import procs; print(procs.__file__)"

@@ -7,7 +7,6 @@ import errno
 import fcntl
 import json
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +20,12 @@ from nnimgr.store.holder import holder
 from nnimgr.store.location import database_path, missing_database
 from nnimgr.store.overview import lacks_command, stored_live_trials
 from training_services.private import FOLDER, make_private_folder, tighten
+from trial_keeper.machine.removal import remove_folder
 
+# Contents of an experiment's folder that are deleted before and after the others. What trials have written
+# comes first, because there a deletion may fail. What shows or resumes the experiment comes last.
+_DELETED_FIRST = ("trials", "checkpoint")
+_DELETED_LAST = ("log", "environ.json", "db")
 _REMOVALS = 20  # number of attempts to remove a folder while other processes put files into it
 
 
@@ -155,8 +159,9 @@ def delete_experiment(index: Index, entry: IndexEntry) -> list[str]:
 def delete_folder(directory: Path) -> list[str]:
     """Remove the folder of an experiment that no server has open; return sentences about files that stay.
 
-    The database is removed last, so that a partly deleted folder can still be recognised. A folder with files
-    but no database stays, because the files may be another's. Raise RequestRefused or OSError.
+    The database is removed last, so that a partly deleted folder can still be recognised, and other commands
+    can still be used if the deletion fails. A folder with files but no database stays, because the files may
+    be another's. Raise RequestRefused or OSError.
     """
     if not directory.is_absolute() or directory.is_symlink():
         raise RequestRefused(f"{directory} is not the folder of an experiment: nothing was deleted")
@@ -165,17 +170,23 @@ def delete_folder(directory: Path) -> list[str]:
         if not database.is_dir() and any(directory.iterdir()):
             return [f"{directory} has no database, so the files in it stay"]
         with _locked(database):
-            for child in directory.iterdir():
+            for child in sorted(directory.iterdir(), key=_turn):
                 if child.is_symlink() or not child.is_dir():
                     child.unlink(missing_ok=True)
-                elif child != database:
+                else:
                     _remove_folder(child)
-            _remove_folder(database)
         _remove_folder(directory)
     latest = directory.parent / "_latest"
     if latest.is_symlink() and os.readlink(latest) == directory.name:
         latest.unlink()
     return []
+
+
+def _turn(path: Path) -> int:
+    """Return a number by which to sort the contents of an experiment's folder before they are deleted."""
+    if path.name in _DELETED_FIRST:
+        return -1
+    return _DELETED_LAST.index(path.name) + 1 if path.name in _DELETED_LAST else 0
 
 
 def _remove_folder(folder: Path) -> None:
@@ -189,7 +200,7 @@ def _remove_folder(folder: Path) -> None:
         if not folder.exists():
             return
         try:
-            return shutil.rmtree(folder)
+            return remove_folder(str(folder))
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.ENOENT) or not remaining:
                 raise
