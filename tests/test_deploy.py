@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import configparser
+import os
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,13 @@ from nnimgr.server.main import _parser
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
+# A Python that "installs" two commands, by which deploy/image/install can be tried without a network.
+PYTHON = r"""#!/bin/sh
+case "$2" in
+venv) mkdir -p "$4/bin" "$4/lib/python3/site-packages/numpy"; cp "$0" "$4/bin/python" ;;
+pip) touch "${4%python}nnimgr" "${4%python}nnictl" ;;
+esac
+"""
 Objects = Mapping[str, dict[str, Any]]  # by kind
 
 
@@ -94,3 +103,26 @@ def test_the_image_and_the_unit_start_a_server_that_knows_their_options() -> Non
     assert Path(program).name == "nnimgr"
     assert taken(arguments)["host"] == "127.0.0.1"
     assert unit["Service"]["KillMode"] == "process"
+
+
+def unreadable(root: Path) -> list[Path]:
+    """What users other than the owner cannot read, in a folder of an image."""
+    found = [root, *(path for path in root.rglob("*") if not path.is_symlink())]
+    return [path for path in found if ~path.stat().st_mode & (0o055 if path.is_dir() else 0o044)]
+
+
+def test_every_user_can_read_the_image_of_the_keeper(tmp_path: Path) -> None:
+    build: list[str | Path] = [sys.executable, DEPLOY / "keeper-image" / "build.py", tmp_path / "root"]
+    subprocess.run(build, check=True, capture_output=True, umask=0o077)
+    assert not unreadable(tmp_path / "root")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give the image's folder to its user")
+def test_every_user_can_read_the_image_of_the_server(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+    install = [DEPLOY / "image" / "install", tmp_path / "root"]
+    subprocess.run(install, check=True, env={**os.environ, "PYTHON": str(python)}, umask=0o077)
+    assert (tmp_path / "root" / "opt" / "nnimgr" / "bin" / "nnictl").is_file()
+    assert not unreadable(tmp_path / "root")

@@ -161,6 +161,7 @@ def main() -> None:
     root = Path(sys.argv[1])
     if (root / FOLDER).exists():
         sys.exit(f"{root / FOLDER} is there already.")
+    os.umask(0o022)  # pods of every user read these files
     build(root)
     sys.stdout.write(f"{root / FOLDER}\n")
 
