@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import io
 import os
 import sys
@@ -36,36 +37,65 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from nnimgr.cli.completion import complete
 
         complete(parser)
-    parsed = parser.parse_args(arguments)
     given = sys.argv[1:] if arguments is None else arguments
-    after_verb = tuple(given[len(parsed.prog.split()) - 1 :])
-    command = Command(parsed.prog, after_verb, parsed=vars(parsed), actions=parsed.actions)
-    terminal = Terminal(as_json=getattr(parsed, "json", False), command=command)
+    command = Command(parser.prog, given)
     try:
         try:
-            if not sys.platform.startswith("linux"):
-                raise ClientError(f"nnimgr runs on Linux only, not on {sys.platform}.")
-            code = _load(parsed.verb)(parsed, terminal)
-        except ClientError as error:
-            terminal.fail(error)
-            code = error.code
-        except KeyError as error:
-            if (told := _of_other_version(error)) is None:
-                raise
-            terminal.fail(told)
-            code = told.code
+            parsed = parser.parse_args(arguments)
+        except SystemExit:  # after help, or after an error in the arguments
+            sys.stdout.flush()
+            raise
+        after_verb = tuple(given[len(parsed.prog.split()) - 1 :])
+        command = Command(parsed.prog, after_verb, parsed=vars(parsed), actions=parsed.actions)
+        terminal = Terminal(as_json=getattr(parsed, "json", False), command=command)
+        code = _run(parsed, terminal)
         sys.stdout.flush()
-        return code
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:  # the reader of the output has closed the pipe
         drop_output(sys.stdout)
         return 0
     except OSError as error:  # for example, a full disk
-        with contextlib.suppress(OSError):
-            terminal.fail(ClientError(f"{error.filename or 'The output'} cannot be used: {error.strerror}."))
+        _tell_unwritten(error, command)
         drop_output(sys.stdout)
         return 1
+    if code == 0 and terminal.lost is not None:
+        _tell_unwritten(terminal.lost, command, done=True)
+        return 1
+    return code
+
+
+def _run(parsed: argparse.Namespace, terminal: Terminal) -> int:
+    """Run the verb, print its error if it fails, and return the exit code."""
+    try:
+        if not sys.platform.startswith("linux"):
+            raise ClientError(f"nnimgr runs on Linux only, not on {sys.platform}.")
+        return _load(parsed.verb)(parsed, terminal)
+    except ClientError as error:
+        told = error
+    except KeyError as error:
+        found = _of_other_version(error)
+        if found is None:
+            raise
+        told = found
+    terminal.fail(told)
+    return told.code
+
+
+def _tell_unwritten(error: OSError, command: Command, *, done: bool = False) -> None:
+    """Print to standard error why the output could not be written.
+
+    ``done``: whether the command has changed what it was to change, so that it must not be repeated.
+    """
+    closed = error.errno == errno.EBADF
+    sentence = f"{error.filename or 'The output'} cannot be used: "
+    sentence += "standard output is closed." if closed else f"{error.strerror}."
+    mend = "To run the command without its output: {command} >/dev/null" if closed else None
+    if done:
+        sentence += " The command was carried out."
+        mend = "See: nnictl experiment list --all"
+    with contextlib.suppress(OSError):
+        Terminal(as_json=False, command=command).fail(ClientError(sentence, mend=mend))
 
 
 def _of_other_version(error: KeyError) -> ClientError | None:
@@ -89,10 +119,11 @@ def _open_what_is_closed() -> None:
     """Open /dev/null for each standard stream that the shell has closed.
 
     Otherwise a file that is opened later would get the stream's number, and output would go into this file.
+    Standard output cannot be written then, so that a command with results fails.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
-            descriptor = os.open(os.devnull, os.O_RDWR)
+            descriptor = os.open(os.devnull, os.O_RDONLY if name == "stdout" else os.O_RDWR)
             if descriptor != number:
                 os.dup2(descriptor, number)
                 os.close(descriptor)

@@ -41,6 +41,8 @@ class Terminal:
         self.command = command
         self.out = sys.stdout if out is None else out
         self.err = sys.stderr if err is None else err
+        # Why output could not be written, if the command was continued nevertheless.
+        self.lost: OSError | None = None
         self._acts = False
 
     @property
@@ -51,14 +53,14 @@ class Terminal:
     @property
     def live(self) -> bool:
         """True if standard output is a terminal on which lines can be redrawn."""
-        return self.for_people and os.environ.get("TERM") != "dumb"
+        return self.for_people and not _is_dumb()
 
     @property
     def width(self) -> int:
         return terminal_width()
 
     def act_without_reader(self) -> None:
-        """Let the command continue after the reader of its output has gone, because it changes something."""
+        """Let the command continue if its output cannot be written, because it changes something."""
         self._acts = True
 
     def say(self, text: str, *, indent: str = "  ") -> None:
@@ -123,15 +125,22 @@ class Terminal:
     def _print(self, text: str) -> None:
         try:
             print(text, file=self.out, flush=True)
-        except BrokenPipeError:
+        except OSError as error:
             if not self._acts:
                 raise
+            if not isinstance(error, BrokenPipeError):
+                self.lost = error
             drop_output(self.out)
 
     def _coloured(self, stream: TextIO, colour: str, text: str) -> str:
-        if not stream.isatty() or os.environ.get("NO_COLOR"):
+        if not stream.isatty() or os.environ.get("NO_COLOR") or _is_dumb():
             return text
         return f"{colour}{text}{_RESET}"
+
+
+def _is_dumb() -> bool:
+    """Return whether the terminal prints control sequences, such as colours, as text."""
+    return os.environ.get("TERM") == "dumb"
 
 
 def drop_output(out: TextIO) -> None:

@@ -134,6 +134,7 @@ def test_a_refusal_of_the_server_is_shown(server: FakeServer, capsys: pytest.Cap
 
 def test_colours_only_where_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
     plain, coloured = io.StringIO(), Tty()
     for stream in (plain, coloured):
         terminal = Terminal(as_json=False, out=stream, err=stream)
@@ -145,10 +146,12 @@ def test_colours_only_where_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> N
         "\x1b[32mINFO: text\x1b[0m\n\x1b[33mWARNING: text\x1b[0m\n\x1b[1;31mERROR: text\x1b[0m\n"
         "  See: nnictl --help\n"
     )
-    monkeypatch.setenv("NO_COLOR", "1")
-    quiet = Tty()
-    Terminal(as_json=False, out=quiet).info("text")
-    assert quiet.getvalue() == "INFO: text\n"
+    for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            quiet = Tty()
+            Terminal(as_json=False, out=quiet).info("text")
+        assert quiet.getvalue() == "INFO: text\n"
 
 
 def test_a_reader_that_has_gone_is_no_traceback(server: FakeServer) -> None:
@@ -166,24 +169,47 @@ def test_a_reader_that_has_gone_is_no_traceback(server: FakeServer) -> None:
     assert process.returncode == 0
 
 
+CLOSED = "ERROR: The output cannot be used: standard output is closed."
+FULL = "ERROR: The output cannot be used: No space left on device."
+
+
+@pytest.mark.parametrize("words", ["experiment status abc", "hello --help", "--version"])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize(
-    ("redirection", "code", "told"),
+    ("redirection", "told"),
     [
-        (">&-", 0, b""),
-        ("<&- >&- 2>&-", 0, b""),
-        (
-            ">/dev/full",
-            1,
-            b"ERROR: The output cannot be used: No space left on device.\n"
-            b"  Free space on the disk, then repeat: nnictl experiment status abc\n",
-        ),
+        (">&-", f"{CLOSED}\n  To run the command without its output: nnictl WORDS >/dev/null\n"),
+        ("<&- >&- 2>&-", ""),
+        (">/dev/full", f"{FULL}\n  Free space on the disk, then repeat: nnictl WORDS\n"),
     ],
 )
-def test_an_output_that_takes_nothing(server: FakeServer, redirection: str, code: int, told: bytes) -> None:
+def test_an_output_that_takes_nothing(
+    server: FakeServer, words: str, redirection: str, told: str, unbuffered: str
+) -> None:
     server.add("abc")
-    command = f"{sys.executable} -m nnimgr.cli.main experiment status abc {redirection}"
+    command = f"{sys.executable} -m nnimgr.cli.main {words} {redirection}"
+    environ = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    found = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environ)
+    assert (found.returncode, found.stdout, found.stderr) == (1, "", told.replace("WORDS", words))
+
+
+@pytest.mark.parametrize(("redirection", "told"), [(">&-", CLOSED), (">/dev/full", FULL)])
+def test_a_command_without_an_output_does_what_it_is_to_do(
+    server: FakeServer, redirection: str, told: str
+) -> None:
+    server.add("abc")
+    command = f"{sys.executable} -m nnimgr.cli.main stop abc {redirection}"
+    found = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert server.requests[-1] == ("POST", "experiments/abc/stop", {"detach": False})
+    mend = "See: nnictl experiment list --all"
+    assert (found.returncode, found.stderr) == (1, f"{told} The command was carried out.\n  {mend}\n")
+
+
+def test_a_command_without_an_output_succeeds_if_there_is_nothing_to_print() -> None:
+    program = "from nnimgr.cli import main as m\nm._load = lambda _: lambda *_: 0\n"
+    command = f'{sys.executable} -c \'{program}raise SystemExit(m.main(["experiment", "list"]))\' >&-'
     found = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
-    assert (found.returncode, found.stdout, found.stderr) == (code, b"", told)
+    assert (found.returncode, found.stderr) == (0, b"")
 
 
 def test_an_error_as_json_in_an_output_that_takes_nothing(server: FakeServer) -> None:

@@ -207,6 +207,13 @@ class Parser(argparse.ArgumentParser):
             self.error(f"there is no experiment {word!r}{hint}")
         return found, rest
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print a message. Unlike argparse, do not ignore that standard output cannot be written."""
+        if file is not None and file is sys.stdout:
+            file.write(message)
+        else:
+            super()._print_message(message, file)
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
