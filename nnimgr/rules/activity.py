@@ -163,9 +163,10 @@ def _awaited(state: ExperimentState) -> str:
         f"{trial.title} ({silence(state, trial)})" if trial.status is TrialStatus.UNKNOWN else trial.title
         for trial in trials[:_NAMED]
     ]
+    if len(trials) == 1:
+        return f"the stop waits for trial {named[0]} to end"
     rest = f" and {len(trials) - _NAMED} more" if len(trials) > _NAMED else ""
-    noun = "trial" if len(trials) == 1 else f"{len(trials)} trials"
-    return f"the stop waits for {noun} to end: {', '.join(named)}{rest}"
+    return f"the stop waits for {len(trials)} trials to end: {', '.join(named)}{rest}"
 
 
 def _are(number: int) -> str:

@@ -181,3 +181,17 @@ def test_the_end() -> None:
 
 def test_the_best_so_far() -> None:
     assert best_so_far(0.12345678, 7) == "best 0.123457, trial 7"
+
+
+def test_a_stop_names_the_trials_for_which_it_waits() -> None:
+    life = Life(trial_concurrency=5, max_trial_number=5)
+    for sequence in range(5):
+        life.start(sequence)
+    life.take(f.ExperimentStopRequested())
+    titles = [f"{sequence} ({life.trial(sequence)})" for sequence in range(5)]
+    assert now(life) == f"the stop waits for 5 trials to end: {', '.join(titles[:3])} and 2 more"
+    for sequence in range(3):
+        life.end(sequence, None, reason=f.EndReason.STOPPED, signal=15)
+    assert now(life) == f"the stop waits for 2 trials to end: {titles[3]}, {titles[4]}"
+    life.end(3, None, reason=f.EndReason.STOPPED, signal=15)
+    assert now(life) == f"the stop waits for trial {titles[4]} to end"
