@@ -105,10 +105,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _port(text: str) -> int:
-    port = int(text)
-    if not 0 < port < 65_536:
-        raise argparse.ArgumentTypeError("a port is a number from 1 to 65535")
-    return port
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 65_536):
+        raise argparse.ArgumentTypeError(f"a port is a number from 1 to 65535, not {text!r}")
+    return int(text)
 
 
 def _prefix(text: str) -> str:

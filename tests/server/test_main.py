@@ -202,6 +202,14 @@ def test_arguments_that_are_refused(arguments: list[str], capsys: pytest.Capture
     assert "nnimgr" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("value", ["abc", "0", "65536", "\u0663"])
+def test_what_is_no_port_is_told_as_nnictl_tells_it(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["serve", "--port", value])
+    told = f"error: argument --port: a port is a number from 1 to 65535, not {value!r}\n"
+    assert capsys.readouterr().err.endswith(told)
+
+
 def test_a_ready_fd_that_is_not_open(capsys: pytest.CaptureFixture[str]) -> None:
     descriptor = os.dup(0)
     os.close(descriptor)
