@@ -200,7 +200,9 @@ class ServerStart:
         from nnimgr.child import how_it_ended
 
         lines = [f"The server on port {self._port} did not start: it {how_it_ended(returncode)}."]
-        mend = f"Use another port, if this one is the reason: {{command}} --port {_free_port(self._port)}"
+        mend = "Correct the error in its log, then repeat: {command}"
+        if str(self._port) in "".join(self._log_lines()[-1:]):
+            mend = f"Use another port, if this one is the reason: {{command}} --port {_free_port(self._port)}"
         if returncode < 0:
             mend = "Repeat: {command}"
         if disk_usage(self._home.path).free < _LEAST_FREE_BYTES:

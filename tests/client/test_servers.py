@@ -118,6 +118,11 @@ def test_a_server_that_does_not_start_shows_its_last_words(home: Home, program: 
         server.client()
     assert caught.value.lines == (f"The server on port {port} did not start: it exited with status 3.",)
     assert caught.value.plain == f"it is broken\n(from {home.server_log_path(port)})"
+    assert caught.value.mend == "Correct the error in its log, then repeat: {command}"
+    bad = program(f"sys.exit('Cannot bind 127.0.0.1:{port}: Permission denied.')")
+    with pytest.raises(ClientError) as caught, ServerStart(home, port, program=bad) as server:
+        server.client()
+    assert str(caught.value.mend).startswith("Use another port, if this one is the reason: {command} --port ")
 
 
 def test_a_server_that_is_killed_while_it_starts(
