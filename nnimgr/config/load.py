@@ -48,6 +48,7 @@ from nnimgr.config.trial_needs import check_needs
 from nnimgr.config.v1 import convert, is_v1
 from nnimgr.home import Home
 from nnimgr.rules.terms import Role
+from trial_keeper.machine.untrusted_files import shown_name
 
 if TYPE_CHECKING:
     from nnimgr.dispatcher.registry import Interpreter
@@ -286,6 +287,8 @@ def _check_directory(
         return
     if not directory.is_absolute():  # a client has sent it; paths in files were made absolute
         reading.fault(path, f"the directory {str(directory)!r} must be an absolute path")
+    elif (shown := shown_name(str(directory))) != str(directory):  # no request or database can contain it
+        reading.fault(path, f"the name of the directory {shown} is not valid UTF-8; rename the directory")
     elif (trouble := fault(directory)) is not None:
         reading.fault(path, f"the directory {directory} {trouble}")
 

@@ -17,6 +17,7 @@ from nnimgr.python.connection import Connection, chosen_port
 from nnimgr.python.errors import ArgumentError, argument_of, translated, warn
 from nnimgr.python.running import Run
 from training_services.keepers.names import ASK, NO_COMMAND
+from trial_keeper.machine.untrusted_files import shown_name
 
 if TYPE_CHECKING:
     from nnimgr.python.pickling import Pickled
@@ -64,6 +65,7 @@ def start(
         if known is None:
             chosen = experiment_id or new_experiment_id(entries)
             sent = {"experimentWorkingDirectory": str(home.path), **config}
+            _check_names(sent)
             folder = Path(sent["experimentWorkingDirectory"]).expanduser().absolute() / chosen / _PICKLES
             if pickled is not None:
                 pickled.write(folder)
@@ -87,6 +89,15 @@ def start(
     return _continued(
         connection, {**given, "trialCodeDirectory": str(folder)}, checked=lambda: pickled.write(folder)
     )
+
+
+def _check_names(config: Mapping[str, Any]) -> None:
+    """Raise ArgumentError if the name of a directory is not UTF-8, because no request can contain it."""
+    for field in ("trialCodeDirectory", "experimentWorkingDirectory"):
+        directory = str(config.get(field, ""))
+        if (shown := shown_name(directory)) != directory:
+            sentence = f"the name of the directory {shown} is not valid UTF-8; rename the directory"
+            raise ArgumentError(f"{argument_of(field)}: {sentence}")
 
 
 def _remove(folder: Path) -> None:

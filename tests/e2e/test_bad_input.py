@@ -212,6 +212,23 @@ def test_directories_that_are_none(home: Home, capsys: pytest.CaptureFixture[str
     ]
 
 
+def test_directories_whose_names_are_no_text(
+    home: Home, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = tmp_path / os.fsdecode(b"b\xff")
+    (odd / "code").mkdir(parents=True)
+    monkeypatch.chdir(odd)
+    monkeypatch.setenv("NNIMGR_HOME", str(odd / "home"))
+    assert create(CONFIG) == 1
+    printed = capsys.readouterr()
+    home_fault, code_fault, mend = printed.err.splitlines()
+    name = f"the name of the directory {tmp_path}/b\\xff"
+    end = "is not valid UTF-8; rename the directory"
+    assert home_fault == f"ERROR: exp.yml: experimentWorkingDirectory: {name}/home {end}"
+    assert code_fault == f"ERROR: exp.yml:4:1: trialCodeDirectory: {name}/code {end}"
+    assert (printed.out, mend) == ("", MEND.rstrip())
+
+
 def test_a_busy_port_is_told_once_the_file_is_right(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as other:
         port = free_port()

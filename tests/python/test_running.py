@@ -54,6 +54,19 @@ def test_a_function_is_tuned(port: int, capsys: pytest.CaptureFixture[str]) -> N
     assert "Best trial: 2" in "\n".join(rows)
 
 
+def test_a_directory_whose_name_is_no_text(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = tmp_path / os.fsdecode(b"b\xff")
+    odd.mkdir()
+    monkeypatch.chdir(odd)
+    with pytest.raises(nnimgr.ArgumentError) as caught:
+        tune("true", SPACE, minimize=True, trials=1, server=port)
+    sentence = f"trial: the name of the directory {tmp_path}/b\\xff is not valid UTF-8; rename the directory"
+    assert " ".join(str(caught.value).split()) == sentence
+    assert not Home.find().servers()
+
+
 def test_metrics_curves_and_checkpoints_are_read(port: int) -> None:
     results = tune(
         "mine:curve", SPACE, maximize="acc", trials=2, tuner="GridSearch", server=port, show="nothing"
