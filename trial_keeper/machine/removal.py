@@ -24,10 +24,9 @@ def remove_folder(path: str) -> None:
 
 
 def _remove(path: str) -> None:
-    if sys.version_info >= (3, 12):
-        shutil.rmtree(path, onexc=_fail)
-    else:
-        shutil.rmtree(path, onerror=_fail)
+    option = "onexc" if sys.version_info >= (3, 12) else "onerror"
+    handler: dict[str, Any] = {option: _fail}
+    shutil.rmtree(path, **handler)
 
 
 def _fail(_: Any, path: str, failure: Any) -> None:
