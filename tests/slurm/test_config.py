@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import os
 import subprocess
 import sys
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,10 @@ from pydantic import ValidationError
 
 from nnimgr.config import ConfigError, load_config
 from training_services.allocations.faults import faults
+from training_services.base import ServiceUnavailable
 from training_services.keepers.caller import address_of
 from training_services.placement.needs import Wants
+from training_services.slurm import commands
 from training_services.slurm.commands import LocalCommands
 from training_services.slurm.config import SlurmConfig
 from training_services.slurm.script import Naming, launch_of, script
@@ -167,10 +171,27 @@ def test_variables_of_sbatch_do_not_reach_the_commands(tmp_path: Path) -> None:
     (tmp_path / "squeue").write_text("#!/bin/sh\nenv\n")
     (tmp_path / "squeue").chmod(0o755)
     environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SQUEUE_PARTITION": "x", "SLURM_CONF": "/c"}
-    commands = LocalCommands({**environ, "SBATCH_JOB_NAME": "mine"})
-    shown = asyncio.run(commands.run("squeue")).output
-    assert "SLURM_CONF=/c" in shown and "SQUEUE_" not in shown and "SBATCH_" not in shown
-    assert commands.key == LocalCommands(environ).key != LocalCommands({**environ, "SLURM_JWT": "t"}).key
+    place = LocalCommands({**environ, "SBATCH_JOB_NAME": "mine", "SLURM_HINT": "compute_bound"})
+    shown = asyncio.run(place.run("squeue")).output
+    assert "SLURM_CONF=/c" in shown
+    assert not any(name in shown for name in ("SQUEUE_", "SBATCH_", "SLURM_HINT"))
+    assert place.key == LocalCommands(environ).key != LocalCommands({**environ, "SLURM_JWT": "t"}).key
+
+
+def test_a_command_that_hangs_is_ended_with_what_it_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "LIMIT_S", 0.2)
+    started = tmp_path / "pid"
+    (tmp_path / "squeue").write_text(f"#!/bin/sh\nsleep 1000 &\necho $! > {started}\nwait\n")
+    (tmp_path / "squeue").chmod(0o755)
+    place = LocalCommands({"PATH": os.environ["PATH"]})
+    with pytest.raises(ServiceUnavailable, match=r"squeue has not ended within 0\.2 s"):
+        asyncio.run(place.run(str(tmp_path / "squeue")))
+    stat = Path(f"/proc/{int(started.read_text())}/stat")
+    with contextlib.suppress(OSError):  # it has ended, and was reaped
+        while stat.read_text().rpartition(")")[2].split()[0] != "Z":
+            time.sleep(0.01)
 
 
 def test_the_allocation_of_a_member_finds_its_address(tmp_path: Path) -> None:

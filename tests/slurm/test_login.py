@@ -112,7 +112,8 @@ def _allocation(
     nothing = Wants(None, None, None)
     return SlurmAllocation(
         "e-p1", context=context, config=config, site=site, job_id=job_id, needs=lambda: nothing,
-        wants=nothing, seen=lambda name: None, known=known, instance="slurm:7:x" if known else None,
+        wants=nothing, seen=lambda name: None, vacated=lambda: False, known=known,
+        instance="slurm:7:x" if known else None,
     )  # fmt: skip
 
 

@@ -66,6 +66,8 @@ def test_the_time_left_is_read(text: str, left: timedelta | None) -> None:
 def test_only_states_that_prove_the_end_are_ends() -> None:
     for state in ("RUNNING", "COMPLETING", "NODE_FAIL", "", "SOMETHING_NEW"):
         assert end_of(state, "7") is None
+    vacated = end_of("NODE_FAIL", "7", vacated=True)
+    assert vacated is not None and vacated.reason == "allocation 7 was ended because its node failed"
     timeout, failed, canceled = (end_of(state, "7") for state in ("TIMEOUT", "FAILED", "CANCELLED by 1000"))
     assert timeout is not None and (timeout.cause, timeout.failed) == (Cause.PREEMPTED, False)
     assert failed is not None and failed.failed

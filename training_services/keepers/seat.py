@@ -206,7 +206,8 @@ class KeeperSeat:
         if self.ready and not self._silent:
             return None
         name = self.host.name
-        sentence = f"waits until nnimgr's keeper on {name} has started"
+        what = "calls again" if self._silent else "has started"
+        sentence = f"waits until nnimgr's keeper on {name} {what}"
         return sentence if self.trouble is None else f"{sentence}: {self.trouble}"
 
     def passing_obstacle(self) -> str | None:

@@ -36,8 +36,9 @@ class SlurmAllocation(Allocation):
     """Job of Slurm with a keeper of one experiment. Its name is that of the keeper.
 
     ``job_id``: the only job of the experiment that it runs; None: it runs many. ``needs`` returns the
-    resources for the allocation. ``longest``: time that a trial may take; None: unknown. ``instance``: the
-    keeper that has called from there before the server's restart; None: none.
+    resources for the allocation. ``vacated`` returns whether its keeper has said that the host shuts down,
+    and all jobs there have ended. ``instance``: the keeper that has called from there before the server's
+    restart; None: none.
     """
 
     over: End | None = None
@@ -53,6 +54,7 @@ class SlurmAllocation(Allocation):
         needs: Callable[[], Wants],
         wants: Wants,
         seen: Callable[[str], None],
+        vacated: Callable[[], bool],
         known: bool = False,
         instance: str | None = None,
     ) -> None:
@@ -64,7 +66,7 @@ class SlurmAllocation(Allocation):
         self.spoken = instance is not None
         self.leaving = False  # True: the keeper was ordered to exit, or its host shuts down
         self._context, self._config, self._site = context, config, site
-        self._needs, self._seen = needs, seen
+        self._needs, self._seen, self._vacated = needs, seen, vacated
         self._made = known  # True: the allocation was submitted, or may have been
         self._submitted_at: float | None = None  # by the loop's clock; None: not by this server
         self._slurm_id, self._address = launch_of(instance), address_of(instance)
@@ -131,7 +133,7 @@ class SlurmAllocation(Allocation):
         """Return how the allocation has ended; None if it may still run."""
         loop = asyncio.get_running_loop()
         table, row = self._site.login.table, self._row()
-        end = None if row is None else end_of(row.state, row.job_id)
+        end = None if row is None else end_of(row.state, row.job_id, vacated=self._vacated())
         self._doubt = None
         if end is None and row is not None and row.state == NODE_FAIL:
             self._doubt = f"its node has failed, says Slurm; it is not known whether {self.host.name} runs on"
@@ -144,7 +146,10 @@ class SlurmAllocation(Allocation):
         return end
 
     def _was_known_before(self, at: float) -> bool:
-        return self.spoken or (self._submitted_at is not None and at > self._submitted_at + KNOWN_S)
+        """Return whether Slurm knew the allocation before this table was read."""
+        if self._submitted_at is not None:
+            return at > self._submitted_at + KNOWN_S
+        return self.spoken
 
     async def _judge_unknown(self) -> End | None:
         """Return how an allocation has ended that squeue does not show; None if there is no proof."""
@@ -158,8 +163,12 @@ class SlurmAllocation(Allocation):
         if self._slurm_id is not None:
             name = self._site.naming(self.keeper_id).name
             state = await self._site.login.ended(self._slurm_id, name)
-            if state is not None and (end := end_of(state, self._slurm_id)) is not None:
-                return end
+            if state is not None:
+                end = end_of(state, self._slurm_id, vacated=self._vacated())
+                if end is not None:
+                    return end
+        if self._vacated():
+            return End("Slurm no longer knows the allocation, and its keeper has ended", Cause.INFRASTRUCTURE)
         if self._left() < -OVERTIME:
             return End("its time limit is over, and Slurm no longer knows it", Cause.PREEMPTED)
         self._doubt = f"Slurm no longer knows {self.host.name}, and its keeper does not call"
@@ -269,6 +278,8 @@ class SlurmAllocation(Allocation):
     def obstacle(self) -> str | None:
         if not self.spoken:
             return f"waits: {self._why_absent()}"
+        if self._doubt is not None:
+            return f"waits: {self._doubt}"
         left = self._left() - self._config.signal_lead
         longest = self._context.max_trial_duration
         if left <= timedelta(0):

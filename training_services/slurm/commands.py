@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import os
+import signal
 import subprocess
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
@@ -18,6 +20,7 @@ __all__ = ["Commands", "LocalCommands", "LoginCommands", "Outcome"]
 
 # Variables with which users change what Slurm's commands do. They would contradict the script, or hide jobs.
 _OPTIONS = ("SBATCH_", "SQUEUE_", "SCANCEL_", "SCONTROL_", "SACCT_")
+_OTHER_OPTIONS = ("SLURM_HINT", "SLURM_EXIT_ERROR")
 LIMIT_S = 60.0  # a busy controller may answer late; Slurm's own limit for a message is 10 s
 
 
@@ -62,22 +65,25 @@ class LocalCommands(Commands):
     title = "this machine"
 
     def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = {
+            name: value
+            for name, value in environ.items()
+            if not name.startswith(_OPTIONS) and name not in _OTHER_OPTIONS
+        }
         # Those of Slurm say which cluster is asked, and as whom.
-        ours = {name: value for name, value in environ.items() if name.startswith("SLURM_")}
+        ours = {name: value for name, value in self._environ.items() if name.startswith("SLURM_")}
         self.key = "local", environ.get("PATH"), tuple(sorted(ours.items()))
-        self._environ = {name: value for name, value in environ.items() if not name.startswith(_OPTIONS)}
 
     async def run(self, *words: str, text: str = "") -> Outcome:
         return await asyncio.to_thread(self._run, words, text)  # uvloop's pipes are not safe beside threads
 
     def _run(self, words: Sequence[str], text: str) -> Outcome:
         try:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 words,
-                input=text.encode(),
-                capture_output=True,
-                timeout=LIMIT_S,
-                check=False,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 env=self._environ,
                 start_new_session=True,
             )
@@ -86,12 +92,16 @@ class LocalCommands(Commands):
                 f"there is no {words[0]} on {self.title}: install Slurm's commands here, or give the login "
                 "node of the cluster as login"
             ) from None
-        except subprocess.TimeoutExpired:
-            raise ServiceUnavailable(f"{words[0]} has not ended within {LIMIT_S:g} s") from None
         except OSError as error:
             raise ServiceUnavailable(f"{words[0]} cannot be started: {error.strerror}") from error
-        said, complained = (each.decode(errors="replace") for each in (done.stdout, done.stderr))
-        return Outcome(done.returncode, said, complained)
+        with process:
+            try:
+                printed = process.communicate(text.encode(), timeout=LIMIT_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)  # a command of the site may have started Slurm's
+                raise ServiceUnavailable(f"{words[0]} has not ended within {LIMIT_S:g} s") from None
+        said, complained = (each.decode(errors="replace") for each in printed)
+        return Outcome(process.returncode, said, complained)
 
 
 class LoginCommands(Commands):

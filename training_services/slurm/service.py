@@ -80,9 +80,14 @@ class SlurmService(PilotService):
             needs=lambda: self._size(keeper_id),
             wants=self._wants(),
             seen=lambda keeper_id: self._seen([keeper_id]),
+            vacated=lambda: self._is_vacated(keeper_id),
             known=known is not None,
             instance=None if known is None else known.instance,
         )
+
+    def _is_vacated(self, keeper_id: str) -> bool:
+        seat = self._seats.get(keeper_id)
+        return seat is not None and seat.link.ending and not seat.jobs
 
     def _deliver(self, desk: KeeperDesk, received: Received) -> None:
         if (seat := self._seats.get(desk.link.keeper_id)) is not None:

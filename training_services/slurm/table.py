@@ -28,6 +28,7 @@ _ENDS = {
     "PREEMPTED": ("was preempted by Slurm", Cause.PREEMPTED),
     "OUT_OF_MEMORY": ("was ended because it ran out of memory", Cause.OUT_OF_MEMORY),
     "BOOT_FAIL": ("was ended because its node did not boot", Cause.INFRASTRUCTURE),
+    NODE_FAIL: ("was ended because its node failed", Cause.INFRASTRUCTURE),
 }
 _REASONS = {
     "Resources": "the nodes that it needs are in use",
@@ -158,10 +159,14 @@ def why_pending(table: Table, row: Row) -> str:
     return f"waits in partition {row.partition}: {reason}{jobs}"
 
 
-def end_of(state: str, job_id: str) -> End | None:
-    """Return how a job has ended that has this state; None if this is no proof that nothing of it runs."""
+def end_of(state: str, job_id: str, *, vacated: bool = False) -> End | None:
+    """Return how a job has ended that has this state; None if this is no proof that nothing of it runs.
+
+    On a node that has failed, it may run on, unless its keeper has said that nothing runs there any more
+    (``vacated``).
+    """
     state = state.split()[0] if state else ""
-    if state in _ALIVE or state == NODE_FAIL or state not in _ENDS:
+    if state in _ALIVE or (state == NODE_FAIL and not vacated) or state not in _ENDS:
         return None
     sentence, cause = _ENDS[state]
     return End(f"allocation {job_id} {sentence}", cause, state == FAILED)
