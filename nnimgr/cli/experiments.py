@@ -176,6 +176,7 @@ def status(args: argparse.Namespace, terminal: Terminal) -> int:
     notices = [notice["sentence"] for notice in profile["notices"]]
     if terminal.as_json:
         kept = {key: profile[key] for key in ("id", "status", "drain", "reason", "feasibleShare")}
+        kept["now"] = profile.get("now")
         terminal.json({**kept, **_confirmations(profile), "errors": errors, "notices": notices})
         return 0
     if terminal.for_people:
