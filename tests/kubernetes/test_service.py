@@ -409,3 +409,26 @@ async def test_a_stopped_trial_whose_keeper_does_not_obey_loses_its_pod(
     await lab.until(lambda: not any(each["metadata"]["name"] == job for each in lab.fake.objects("jobs")))
     await lab.core.until(lambda: KeeperGone(keeper_id=job) in lab.core.facts)
     assert any(isinstance(fact, JobLost) for fact in lab.core.of(job))
+
+
+async def test_a_pod_that_other_containers_keep_is_deleted_after_its_trial(
+    tmp_path: Path, fake: FakeApi
+) -> None:
+    sidecar = {"spec": {"containers": [{"name": "sidecar", "image": "logs"}]}}
+    lab = Lab(tmp_path, fake, podTemplate=sidecar)
+    try:
+        await lab.open()
+        job, keeper = await lab.start("aaaa1")
+        await keeper.finish(job)
+        await lab.core.seen(JobEnded, job)
+        async with asyncio.timeout(LIMIT_S):
+            while not keeper.left:
+                await keeper.poll()
+                await asyncio.sleep(0)  # for the service, in whose process this is
+        ended = {"name": "trial", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}
+        lab.fake.set_pod(job, {"phase": "Running", "containerStatuses": [ended]})
+        await lab.until(lambda: not any(each["metadata"]["name"] == job for each in lab.fake.objects("jobs")))
+        await lab.core.until(lambda: KeeperGone(keeper_id=job) in lab.core.facts)
+        await lab.core.close(detach=False)
+    finally:
+        lab.hub.close()

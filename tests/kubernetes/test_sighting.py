@@ -70,7 +70,7 @@ def unscheduled(message: str) -> dict[str, Any]:
         (
             unscheduled("0/1 nodes are available: 1 Insufficient cpu."),
             None,
-            "no node accepts the pod: 0/1 nodes are available: 1 Insufficient cpu.",
+            "no node accepts the pod: 0/1 nodes are available: 1 Insufficient cpu",
         ),
         (waiting("ContainerCreating"), "node-1", "the pod is being set up on node-1"),
         (
@@ -248,7 +248,8 @@ def test_a_pod_that_is_over_says_how(
     status: dict[str, Any], meta: dict[str, Any], cause: Cause, code: int | None, reason: str
 ) -> None:
     sight = read_pod(pod(status, **meta))
-    assert (sight.phase, sight.over) == (Phase.ENDED, Over(cause, reason, code))
+    container = "keeper" if "init container" in reason else "trial"
+    assert (sight.phase, sight.over) == (Phase.ENDED, Over(cause, reason, code, container))
 
 
 def test_the_end_of_the_trials_container_is_the_pods_even_while_others_run() -> None:
@@ -256,6 +257,17 @@ def test_the_end_of_the_trials_container_is_the_pods_even_while_others_run() -> 
     status = ended(1) | {"phase": "Running"}
     status["containerStatuses"][1]["name"] = "another"
     assert read_pod(pod(status)).over is None
+
+
+def test_other_containers_keep_a_pod_until_they_have_ended_too() -> None:
+    alone = pod(ended(1) | {"phase": "Running"})
+    assert not read_pod(alone).accompanied
+    others = {**alone, "spec": {**alone["spec"], "containers": [{"name": "trial"}, {"name": "sidecar"}]}}
+    kept = read_pod(others)
+    assert kept.over is not None and kept.accompanied and fold(None, [kept]).accompanied
+    assert not pod_gone(kept).accompanied
+    others["status"] = {**others["status"], "phase": "Failed"}
+    assert not read_pod(others, kept).accompanied
 
 
 def test_the_first_end_stays() -> None:

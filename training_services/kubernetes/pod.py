@@ -117,7 +117,7 @@ class PodHost(Allocation):
         reason = over.reason
         if over.cause in _MUTE and not self.spoken:
             pod = self._seen().pod
-            said = None if pod is None else await self._site.last_words(pod)
+            said = None if pod is None else await self._site.last_words(pod, over.container)
             reason = f"{reason}, before its keeper had called"
             # A keeper that exited normally may have found no server. Then the trial has not failed.
             completed = over.cause is Cause.COMPLETED
@@ -185,7 +185,8 @@ class PodHost(Allocation):
         return self._site.sighting(self.keeper_id) or nothing
 
     async def end(self, *, told: bool) -> None:
-        if told and (self.obeys or (not self.leaves_at_once and await self._ends_by_itself())):
+        leaves = told and (self.obeys or (not self.leaves_at_once and await self._ends_by_itself()))
+        if leaves and not self._seen().accompanied:
             return
         if self._creating is not None:  # wait for the creation, which could otherwise come after the deletion
             await asyncio.wait({self._creating})
@@ -199,9 +200,12 @@ class PodHost(Allocation):
             await asyncio.sleep(RETRY_S)
 
     def _may_run(self) -> bool:
-        """Return True if a pod of the Job may still run. A Job replaces a pod that was deleted."""
+        """Return True if a pod of the Job may still run, or is kept by its other containers.
+
+        A Job replaces a pod that was deleted.
+        """
         sight = self._seen()
-        if sight.over is None:
+        if sight.over is None or sight.accompanied:
             return True
         return sight.uid is not None and sight.over.cause in (Cause.DELETED, Cause.NODE_LOST)
 

@@ -65,6 +65,7 @@ DISRUPTED = {
 MADE_NO_POD = {"FailedCreate"}  # events of a Job that could not create a pod
 # Beginning of an event's message. It is removed, because its pod name differs each time the Job tries again.
 ATTEMPT = re.compile(r'^Error creating: (pods "[^"]*" is forbidden: )?')
+_PHASES_OF_END = ("Succeeded", "Failed")
 HELD_UP = {"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"}  # events of a pod
 
 
@@ -93,11 +94,15 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """End of a pod, of which no process runs any longer. ``reason`` is a sentence that says why it ended."""
+    """End of a pod, of which no process of the trial runs any longer.
+
+    ``reason`` is a sentence that says why it ended. ``container``: the one whose output may say more.
+    """
 
     cause: Cause
     reason: str
     exit_code: int | None = None
+    container: str = CONTAINER
 
 
 class Sign(enum.Enum):
@@ -122,6 +127,7 @@ class Sighting:
     ``uid``: uid of its Job; None: the Job was not seen, or is gone. ``address``: IP address of its pod; "" if
     it has none yet. ``waiting``: a sentence that says why it does not run yet. ``doubt``: why it may no
     longer run. ``ending``: the Job ran too long, but its pod still runs. ``over``: how it has ended.
+    ``accompanied``: its pod has other containers, which run on after the trial's and keep the pod.
     """
 
     uid: str | None
@@ -133,6 +139,7 @@ class Sighting:
     doubt: Doubt | None = None
     ending: Over | None = None
     over: Over | None = None
+    accompanied: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +160,8 @@ class PodSight:
     """Relevant fields of a pod.
 
     ``job``: name of its Job, or None. ``waiting``: a sentence that says why it does not run yet; ``vague``:
-    an event of the cluster may explain this better.
+    an event of the cluster may explain this better. ``accompanied``: it has other containers besides the
+    trial's, and they have not all ended.
     """
 
     name: str
@@ -166,6 +174,7 @@ class PodSight:
     vague: bool = False
     doubt: Doubt | None = None
     over: Over | None = None
+    accompanied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +225,7 @@ def read_pod(pod: Mapping[str, Any], before: PodSight | None = None) -> PodSight
         phase=phase if over is None else Phase.ENDED,
         address=_text(status.get("podIP")),
         over=over,
+        accompanied=len(_items(spec.get("containers"))) > 1 and status.get("phase") not in _PHASES_OF_END,
     )
     if over is not None:
         return sight
@@ -228,12 +238,14 @@ def read_pod(pod: Mapping[str, Any], before: PodSight | None = None) -> PodSight
 def pod_gone(sight: PodSight) -> PodSight:
     """Return the final state of a pod that no longer exists in the cluster. ``sight``: its last state."""
     if sight.over is not None:
-        return sight
+        return replace(sight, accompanied=False)
     if sight.doubt is not None and sight.doubt.sign is Sign.SILENT_NODE:
         over = Over(Cause.NODE_LOST, f"the pod {sight.name} was given up: {sight.doubt.sentence}")
     else:
         over = Over(Cause.DELETED, f"the pod {sight.name} was deleted")
-    return replace(sight, phase=Phase.ENDED, waiting=None, vague=False, doubt=None, over=over)
+    return replace(
+        sight, phase=Phase.ENDED, waiting=None, vague=False, doubt=None, over=over, accompanied=False
+    )
 
 
 def read_note(event: Mapping[str, Any]) -> Note | None:
@@ -278,6 +290,7 @@ def fold(
             doubt=pod.doubt,
             ending=ending if over is None else None,
             over=over,
+            accompanied=pod.accompanied,
         )
     if job is None:
         ended = Over(Cause.DELETED, "the Job was deleted before it had a pod")
@@ -294,7 +307,7 @@ def _over(name: str, node: str | None, pod: Mapping[str, Any]) -> Over | None:
     meta, status = _mapping(pod.get("metadata")), _mapping(pod.get("status"))
     ended = _terminated(status)
     code = _number(ended.get("exitCode"))
-    if status.get("phase") not in ("Succeeded", "Failed") and not ended:
+    if status.get("phase") not in _PHASES_OF_END and not ended:
         return None
     where = "" if node is None else f" on {node}"
     title = f"the pod {name}{where}"
@@ -304,7 +317,8 @@ def _over(name: str, node: str | None, pod: Mapping[str, Any]) -> Over | None:
     if not ended:
         init = _failed_init(status)
         if init is not None:
-            return Over(Cause.NEVER_RAN, f"{title} never ran: {init}")
+            container, how = init
+            return Over(Cause.NEVER_RAN, f"{title} never ran: {how}", container=container)
     reason = _text(ended.get("reason"))
     if reason == "OOMKilled":
         limit = _memory_limit(pod)
@@ -369,7 +383,7 @@ def _waiting(node: str | None, status: Mapping[str, Any], before: PodSight | Non
         return f"the pod is being set up on {node}", True
     for condition in _items(status.get("conditions")):
         if condition.get("type") == "PodScheduled" and condition.get("status") != "True":
-            message = _text(condition.get("message")) or _text(condition.get("reason"))
+            message = (_text(condition.get("message")) or _text(condition.get("reason"))).rstrip(".")
             return f"no node accepts the pod: {message}" if message else "the pod waits for a node", False
     return "the pod waits for a node", False
 
@@ -409,13 +423,16 @@ def _terminated(status: Mapping[str, Any]) -> Mapping[str, Any]:
     return {}
 
 
-def _failed_init(status: Mapping[str, Any]) -> str | None:
+def _failed_init(status: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the name of the init container that has failed, and how it ended; None if none has failed."""
     for container in _items(status.get("initContainerStatuses")):
         ended = _mapping(_mapping(container.get("state")).get("terminated"))
         code = _number(ended.get("exitCode"))
         if ended and code != 0:
             how = "ended" if code is None else f"ended with {_exit(code)}"
-            return _said(f"its init container {_text(container.get('name'))} {how}", ended)
+            name, message = _text(container.get("name")), _text(ended.get("message"))
+            said = f": {message}" if message else ""
+            return name, f"its init container {name} {how}{said}"
     return None
 
 

@@ -225,11 +225,11 @@ class Site:
         uid = None if sight is None else sight.uid
         await self._cluster.delete(JOBS, namespace, name, propagation="Foreground", uid=uid)
 
-    async def last_words(self, pod: str) -> str | None:
-        """Return the last lines of the pod's output, joined to one line, or None if it cannot be read."""
+    async def last_words(self, pod: str, container: str = CONTAINER) -> str | None:
+        """Return the last lines of a container's output, joined to one line; None if it cannot be read."""
         try:
             namespace = await self._namespace()
-            text = await self._cluster.pod_log(namespace, pod, container=CONTAINER, tail_lines=_LOG_LINES)
+            text = await self._cluster.pod_log(namespace, pod, container=container, tail_lines=_LOG_LINES)
         except ServiceError:
             return None
         return " | ".join(line.strip() for line in text.splitlines() if line.strip()) or None
