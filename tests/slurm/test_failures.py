@@ -14,7 +14,7 @@ from tests.slurm.cluster import SlurmCluster
 from tests.slurm.platform import SlurmPlatform
 from tests.training_services.machines.local_platform import REPORT
 from training_services.base import Cause, JobEnded, JobLost, JobStarted, JobWaiting, MetricReported
-from training_services.slurm import login
+from training_services.slurm import allocation, login
 from training_services.testing import CoreDouble
 
 WAIT = "\nsleep 1000\n"
@@ -115,6 +115,28 @@ async def test_a_preempted_trial_is_tried_again_in_another_allocation(platform: 
     assert (await core.seen(JobEnded, again)).exit_code == 0
     assert ran(platform) == ["aaaa1", "bbbb2"]
     await core.close(detach=False)
+
+
+async def test_a_failed_node_makes_room_for_another_allocation(
+    tmp_path: Path, slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(login, "LOOK_S", 1.0)
+    monkeypatch.setattr(allocation, "SURVIVED_S", 2.0)
+    platform = SlurmPlatform(tmp_path, slurm, maxAllocations=1)
+    core = CoreDouble()
+    job_id = await begun(core, platform)
+    node = slurm.run("squeue", "-h", "-o", "%N", "-j", only_job(platform)).stdout.strip()
+    slurm.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
+    try:
+        assert (await core.seen(JobLost, job_id)).cause is Cause.PREEMPTED
+        platform.script("bbbb2", with_ran(platform, REPORT))
+        again = core.submit("bbbb2")
+        assert (await core.seen(JobEnded, again)).exit_code == 0
+        assert ran(platform) == ["aaaa1", "bbbb2"]
+        await core.close(detach=False)
+    finally:
+        slurm.run("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
+        await platform.close()
 
 
 async def test_nothing_runs_twice_when_the_controller_is_killed(

@@ -21,5 +21,7 @@ def use_utf8() -> None:
     if sys.getfilesystemencoding() == "utf-8" or sys.flags.isolated:
         return
     words = getattr(sys, "orig_argv", None)  # since Python 3.10
-    given = ["-S", "-E", *sys.argv] if words is None else words[1:]
-    os.execv(sys.executable, [sys.executable, "-X", "utf8", *given])
+    if words is None:
+        flags = (("-S", sys.flags.no_site), ("-E", sys.flags.ignore_environment))
+        words = [sys.executable, *(flag for flag, given in flags if given), *sys.argv]
+    os.execv(sys.executable, [sys.executable, "-X", "utf8", *words[1:]])
