@@ -92,10 +92,11 @@ class PilotQueue:
 
     def remove(self, seat: KeeperSeat) -> None:
         self._seats.pop(seat.id, None)
-        if self._pilots.pop(seat, None) is not None:
-            self._queue.remove(seat)
         if (timer := self._idle.pop(seat, None)) is not None:
             timer.cancel()
+        if self._pilots.pop(seat, None) is not None:
+            self._queue.remove(seat)
+            self._call()  # with ``most``, there is room for another pilot now
 
     def ready(self, seat: KeeperSeat) -> None:
         if seat.id not in self._seats:

@@ -140,9 +140,11 @@ async def test_no_more_pilots_are_asked_for_than_allowed() -> None:
     for number in range(5):
         rig.submit(number)
     assert len(rig.asked) == 1
-    rig.speak(rig.asked[0])
+    seat = rig.speak(rig.asked[0])
     rig.submit(9)
     assert len(rig.asked) == 1
+    rig.queue.remove(seat)  # it leaves, for example because its node has failed
+    assert len(rig.asked) == 2
     rig.queue.close()
 
 
