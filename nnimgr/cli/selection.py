@@ -100,7 +100,8 @@ def select(
         return entry
     chosen = _to_read(entries, port)
     if to_change:
-        chosen = [entry for entry in _current(entries, port) if entry.status != "VIEWED"]
+        current = _current(entries, port)
+        chosen = [entry for entry in current if entry.status != "VIEWED"] or current
     if chosen and not (to_change and all(entry.status == "STOPPED" for entry in chosen)):
         entry = only_one(chosen, to_change=to_change)
         if to_change:
