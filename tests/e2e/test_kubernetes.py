@@ -303,6 +303,15 @@ def test_pods_of_a_pool_are_shared_and_go_when_idle(field: Field) -> None:
 PROBE = ("run", "probe", "--image=none", "--dry-run=server", "--output=name")
 
 
+def test_a_sidecar_does_not_keep_the_pods_of_ended_trials(field: Field) -> None:
+    image = field.place.config()["trainingService"]["image"]
+    sidecar = {"name": "sidecar", "image": image, "command": ["sleep", "1000"]}
+    sidecar["imagePullPolicy"] = "IfNotPresent"
+    field.begin("report_both()", trials=2, service={"podTemplate": {"spec": {"containers": [sidecar]}}})
+    assert [trial["status"] for trial in field.done()] == ["SUCCEEDED"] * 2
+    eventually(lambda: not field.place.pods(), "the pods to be deleted", LIMIT_S)
+
+
 def test_what_keeps_trials_from_running_is_said(field: Field) -> None:
     """Each experiment in a plight of its own, all on one server."""
     with namespace() as full, namespace() as forbidden:
