@@ -50,7 +50,8 @@ async def test_the_first_machine_that_is_there_does_not_take_all(tmp_path: Path)
     assert last_reason(fleet, jobs[-1]) == (
         "waits until nnimgr's keeper on worker-2 has started; "
         "or until nnimgr's keeper on worker-3 has started; "
-        "or until nnimgr's keeper on worker-4 has started: worker-4 cannot be reached: no route to host; "
+        "or until nnimgr's keeper on worker-4 has started: there is no connection to worker-4: no route to "
+        "host; "
         "and 1 more machine is busy or unavailable"
     )
     await fleet.machines["worker-2"].speak(fleet.hub)
