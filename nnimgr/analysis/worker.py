@@ -17,7 +17,6 @@ from typing import Any
 from nnimgr.analysis.questions import Answers
 from nnimgr.analysis.wire import LENGTH, failure, frame
 from nnimgr.child import die_with_parent
-from trial_keeper.machine.encoding import use_utf8
 
 __all__ = ["main"]
 
@@ -92,5 +91,7 @@ def _write(fd: int, content: bytes) -> None:
 
 
 if __name__ == "__main__":
+    from trial_keeper.machine.encoding import use_utf8
+
     use_utf8()
     sys.exit(main(float(sys.argv[1])))

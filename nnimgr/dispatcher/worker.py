@@ -21,7 +21,6 @@ from nnimgr.dispatcher.messages import Environment, Failed, Leave, Start
 from nnimgr.dispatcher.registry import is_builtin
 from nnimgr.dispatcher.tuner import TunerHost
 from nnimgr.spelling import error_text
-from trial_keeper.machine.encoding import use_utf8
 
 if TYPE_CHECKING:
     from nnimgr.dispatcher.scheduler import SchedulerHost
@@ -112,5 +111,7 @@ def _prepare(start: Start) -> None:
 
 
 if __name__ == "__main__":
+    from trial_keeper.machine.encoding import use_utf8
+
     use_utf8()
     sys.exit(main())

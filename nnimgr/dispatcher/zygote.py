@@ -26,7 +26,6 @@ from collections.abc import Iterable
 
 from nnimgr.child import die_with_parent, name_process
 from nnimgr.dispatcher import worker
-from trial_keeper.machine.encoding import use_utf8
 
 __all__ = ["PRELOADED", "PRELOADED_LATER", "main"]
 
@@ -162,5 +161,7 @@ def _report(status: int, number: int) -> None:
 
 
 if __name__ == "__main__":
+    from trial_keeper.machine.encoding import use_utf8
+
     use_utf8()
     sys.exit(main(int(sys.argv[1])))
