@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import abc
 import asyncio
-import os
-import signal
 import subprocess
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
@@ -15,6 +13,7 @@ from training_services.slurm.config import LoginConfig
 from training_services.ssh.config import RemoteConfig
 from training_services.ssh.connection import Share, SshPool
 from training_services.ssh.target import Target
+from trial_keeper.batch_commands import complete
 
 __all__ = ["Commands", "LocalCommands", "LoginCommands", "Outcome"]
 
@@ -79,29 +78,18 @@ class LocalCommands(Commands):
 
     def _run(self, words: Sequence[str], text: str) -> Outcome:
         try:
-            process = subprocess.Popen(
-                words,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=self._environ,
-                start_new_session=True,
-            )
+            done = complete(words, text, LIMIT_S, self._environ)
         except FileNotFoundError:
             raise ServiceUnavailable(
                 f"there is no {words[0]} on {self.title}: install Slurm's commands here, or give the login "
                 "node of the cluster as login"
             ) from None
+        except subprocess.TimeoutExpired:
+            raise ServiceUnavailable(f"{words[0]} has not ended within {LIMIT_S:g} s") from None
         except OSError as error:
             raise ServiceUnavailable(f"{words[0]} cannot be started: {error.strerror}") from error
-        with process:
-            try:
-                printed = process.communicate(text.encode(), timeout=LIMIT_S)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)  # a command of the site may have started Slurm's
-                raise ServiceUnavailable(f"{words[0]} has not ended within {LIMIT_S:g} s") from None
-        said, complained = (each.decode(errors="replace") for each in printed)
-        return Outcome(process.returncode, said, complained)
+        said, complained = (each.decode(errors="replace") for each in (done.stdout, done.stderr))
+        return Outcome(done.returncode, said, complained)
 
 
 class LoginCommands(Commands):
