@@ -34,7 +34,9 @@ def wanted(kind: str, context: Mapping[str, Any]) -> str | None:
     if kind in _LIMITS:
         words, key = _LIMITS[kind]
         limit = context.get(key)
-        return f"{words} {limit:g}" if isinstance(limit, float) else f"{words} {limit}"
+        if isinstance(limit, float) and limit.is_integer():
+            limit = int(limit)
+        return f"{words} {limit}"
     return _KINDS.get(kind)
 
 

@@ -41,6 +41,16 @@ async def test_an_experiment_that_does_not_exist(lab: Lab) -> None:
             "must be a finite number, or an object with numbers",
         ),
         (
+            b'{"tells": [{"trialId": "a", "value": 1' + b"0" * 400 + b"}]}",
+            "body.tells.0.value",
+            "must be a finite number, or an object with numbers",
+        ),
+        (
+            b'{"tells": [{"trialId": "a", "value": "good"}]}',
+            "body.tells.0.value",
+            "must be a finite number, or an object with numbers",
+        ),
+        (
             b'{"tells": [{"trialId": "a", "value": {"default": NaN}}]}',
             "body.tells.0.value",
             "a number must be finite",

@@ -17,9 +17,13 @@ _TrialId = Annotated[str, Field(max_length=16)]
 
 
 def _number_or_object(value: Any) -> Any:
-    if isinstance(value, dict | str) or (isinstance(value, int | float) and math.isfinite(value)):
-        return value
-    raise ValueError("must be a finite number, or an object with numbers")
+    try:
+        usable = isinstance(value, dict) or math.isfinite(float(value))
+    except (TypeError, ValueError, OverflowError):
+        usable = False
+    if not usable:
+        raise ValueError("must be a finite number, or an object with numbers")
+    return value
 
 
 _Result = Annotated[
