@@ -290,7 +290,7 @@ class ServerClaim:
 
 
 def _user_name(number: int) -> str:
-    """Return the name of a user, in the form that sudo takes; "#" and the number if there is no name."""
+    """Return the name of a user, or "#" with the number if the user has no name. sudo understands both."""
     import pwd  # only for an error: every command imports this module
 
     try:

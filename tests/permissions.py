@@ -13,5 +13,5 @@ def obedient(*command: str) -> list[str]:
     if os.geteuid() != 0:
         return [*command]
     if shutil.which("setpriv") is None:
-        pytest.skip("there is no setpriv to give up root's rights with")
+        pytest.skip("setpriv is not installed, so root's rights cannot be given up")
     return ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *command]

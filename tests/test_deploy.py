@@ -20,7 +20,7 @@ from nnimgr.server.main import _parser
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
-# A Python that "installs" two commands, by which deploy/image/install can be tried without a network.
+# Stands for Python. It "installs" two commands, so that deploy/image/install needs no network here.
 PYTHON = r"""#!/bin/sh
 case "$2" in
 venv) mkdir -p "$4/bin" "$4/lib/python3/site-packages/numpy"; cp "$0" "$4/bin/python" ;;

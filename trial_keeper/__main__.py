@@ -34,7 +34,7 @@ _PRELOADING = ("warm", "resident", "warm_crew")
 def main() -> NoReturn:
     """Run the keeper; exit with status 0 at once if another keeper serves the directory."""
     arguments = sys.argv[1:]
-    if arguments[:1] and arguments[0] not in _PRELOADING:  # those run code of users, in their locale
+    if arguments and arguments[0] not in _PRELOADING:  # those run code of users, in their locale
         use_utf8()
     if len(arguments) == 3 and arguments[0] in ("wrap", "guard"):
         from trial_keeper import wrap

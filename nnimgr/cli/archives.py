@@ -69,13 +69,6 @@ def save(args: argparse.Namespace, terminal: Terminal) -> int:
             mend="Save without the code: leave --saveCodeDir out.",
         )
     left = {entry.directory / name for name in (*_LEFT_OUT, "db")}
-    # What the code's folder may contain besides the code: folders with secrets, and this archive itself.
-    others = {each.resolve() for each in (home.path, home.private_path)}
-    others |= {each.directory.resolve() for each in entries_of(home).values()}
-
-    def not_code(path: Path) -> bool:
-        return path in others or _is_draft(path, target.resolve())
-
     with (
         _written(target) as archive,
         waiting(lambda: f"saving experiment {entry.id}: {len(archive.filelist)} files so far"),
@@ -85,7 +78,7 @@ def save(args: argparse.Namespace, terminal: Terminal) -> int:
         archive.writestr(_ENTRY, json.dumps({entry.id: _raw(home, entry.id)}, indent=4))
         archive.writestr(_SPACE, json.dumps(stored.search_space))
         if code is not None:
-            _add_folder(archive, code.resolve(), "code", skip=not_code)
+            _add_folder(archive, code.resolve(), "code", skip=_not_code(home, target.resolve()))
     size = target.stat().st_size
     terminal.info(f"Experiment {entry.id} was saved to {target} ({shown_bytes(size)}).")
     shown = target.name if target.parent == Path.cwd() else str(target)
@@ -265,9 +258,16 @@ def _written(target: Path) -> Iterator[zipfile.ZipFile]:
         ) from error
 
 
-def _is_draft(path: Path, target: Path) -> bool:
-    """Return whether a file or folder exists only until the archive ``target`` is complete."""
-    return path.parent == target.parent and path.name.startswith(f".{target.name}.")
+def _not_code(home: Home, target: Path) -> Callable[[Path], bool]:
+    """Return a function that says whether a path in the folder of the trial code is something else.
+
+    This is a folder with secrets (the home or an experiment), or what exists until the archive ``target`` is
+    complete.
+    """
+    others = {each.resolve() for each in (home.path, home.private_path)}
+    others |= {each.directory.resolve() for each in entries_of(home).values()}
+    draft = f".{target.name}."
+    return lambda path: path in others or (path.parent == target.parent and path.name.startswith(draft))
 
 
 def _add_folder(archive: zipfile.ZipFile, folder: Path, name: str, *, skip: Callable[[Path], bool]) -> None:

@@ -98,10 +98,7 @@ def select(
         if to_change:
             refuse_without_command(entry)
         return entry
-    chosen = _to_read(entries, port)
-    if to_change:
-        current = _current(entries, port)
-        chosen = [entry for entry in current if entry.status != "VIEWED"] or current
+    chosen = _to_change(entries, port) if to_change else _to_read(entries, port)
     if chosen and not (to_change and all(entry.status == "STOPPED" for entry in chosen)):
         entry = only_one(chosen, to_change=to_change)
         if to_change:
@@ -110,10 +107,7 @@ def select(
             newest = newest_first(entries.values())[0]
             sentence = f"No experiment is running. This is {_title(entry)}, {_why_chosen(entry)}."
             if newest is not entry:
-                why = "it is archived" if newest.archived else "a user stopped it before its end"
-                if not newest.archived and not has_database(newest.directory):
-                    why = "its files are gone"
-                sentence += f" {_title(newest)} is newer, but {why}."
+                sentence += f" {_title(newest)} is newer, but {_why_not_chosen(newest)}."
             print(fitted(sys.stderr, f"INFO: {sentence}"), file=sys.stderr)
         return entry
     where = "" if port is None else f" on port {port}"
@@ -136,6 +130,13 @@ def _why_chosen(entry: IndexEntry) -> str:
     if entry.status == "STOPPED" and is_detached(entry.directory):
         return "whose trials continue without a server"
     return "the newest that no user stopped before its end"
+
+
+def _why_not_chosen(entry: IndexEntry) -> str:
+    """Return why a newer experiment is not taken, as the end of a sentence."""
+    if entry.archived:
+        return "it is archived"
+    return "a user stopped it before its end" if has_database(entry.directory) else "its files are gone"
 
 
 def _may_surprise(entry: IndexEntry, entries: Mapping[str, IndexEntry]) -> bool:
@@ -318,6 +319,12 @@ def _current(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexE
     if newest is None or end is None or (listed and end.status != "STOPPED"):
         return listed
     return [*listed, newest]
+
+
+def _to_change(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexEntry]:
+    """Return the current experiments. Those that are only viewed count if there are no others."""
+    current = _current(entries, port)
+    return [entry for entry in current if entry.status != "VIEWED"] or current
 
 
 def _to_read(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexEntry]:

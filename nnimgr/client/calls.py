@@ -250,7 +250,9 @@ class Client:
         """Return the error for a request that the server does not know. ``message``: the server's."""
         route = message.removeprefix("There is no ").removesuffix(" here.")
         told = other_version(f"The server has no {route}", () if self._pid is None else (self._pid,))
-        return ApiError(http.client.NOT_FOUND, "\n".join(told.lines), [], mend=told.mend)
+        error = ApiError(http.client.NOT_FOUND, route, [], mend=told.mend)
+        error.lines = told.lines
+        return error
 
     def _gone(self, error: Exception) -> ServerGone:
         from nnimgr.child import is_stopped

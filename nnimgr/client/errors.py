@@ -51,13 +51,13 @@ class ServerGone(ClientError):
 def other_version(sentence: str, pids: Sequence[int]) -> ClientError:
     """Return the error of a command that does not go with the server, because of the server's version.
 
-    ``sentence``: what shows this. ``pids``: processes of the servers that may be meant.
+    ``sentence``: what shows this. ``pids``: processes of the servers that may be meant, if they are known.
     """
     which = "the server is" if len(pids) == 1 else "the server of this experiment is"
     return ClientError(
         f"{sentence}, so {which} of another version of nnimgr than this command.",
         "Without a server, trials continue, and the next nnictl command opens their experiments again.",
-        mend=f"Replace it: kill {' '.join(map(str, pids))} && {{command}}",
+        mend=f"Replace it: kill {' '.join(map(str, pids))} && {{command}}" if pids else None,
     )
 
 

@@ -21,7 +21,7 @@ from nnimgr.config.model import (
 )
 from nnimgr.config.parameter_sets import check_sets
 from nnimgr.config.parsing import Reading, check_references, match_key, parse, plain, validate
-from nnimgr.config.path_checks import directory_fault, file_fault, working_fault
+from nnimgr.config.path_checks import directory_fault, file_fault, not_utf8, working_fault
 from nnimgr.config.problems import ConfigError, Problem, dotted
 from nnimgr.config.resizing import check_resizing
 from nnimgr.config.schedulers import check_scheduler, read_argument_file
@@ -48,7 +48,6 @@ from nnimgr.config.trial_needs import check_needs
 from nnimgr.config.v1 import convert, is_v1
 from nnimgr.home import Home
 from nnimgr.rules.terms import Role
-from trial_keeper.machine.untrusted_files import shown_name
 
 if TYPE_CHECKING:
     from nnimgr.dispatcher.registry import Interpreter
@@ -287,8 +286,8 @@ def _check_directory(
         return
     if not directory.is_absolute():  # a client has sent it; paths in files were made absolute
         reading.fault(path, f"the directory {str(directory)!r} must be an absolute path")
-    elif (shown := shown_name(str(directory))) != str(directory):  # no request or database can contain it
-        reading.fault(path, f"the name of the directory {shown} is not valid UTF-8; rename the directory")
+    elif (sentence := not_utf8(str(directory))) is not None:
+        reading.fault(path, sentence)
     elif (trouble := fault(directory)) is not None:
         reading.fault(path, f"the directory {directory} {trouble}")
 

@@ -17,7 +17,6 @@ from nnimgr.python.connection import Connection, chosen_port
 from nnimgr.python.errors import ArgumentError, argument_of, translated, warn
 from nnimgr.python.running import Run
 from training_services.keepers.names import ASK, NO_COMMAND
-from trial_keeper.machine.untrusted_files import shown_name
 
 if TYPE_CHECKING:
     from nnimgr.python.pickling import Pickled
@@ -92,11 +91,11 @@ def start(
 
 
 def _check_names(config: Mapping[str, Any]) -> None:
-    """Raise ArgumentError if the name of a directory is not UTF-8, because no request can contain it."""
+    """Raise ArgumentError if the name of a directory is not UTF-8."""
+    from nnimgr.config.path_checks import not_utf8
+
     for field in ("trialCodeDirectory", "experimentWorkingDirectory"):
-        directory = str(config.get(field, ""))
-        if (shown := shown_name(directory)) != directory:
-            sentence = f"the name of the directory {shown} is not valid UTF-8; rename the directory"
+        if (sentence := not_utf8(str(config.get(field, "")))) is not None:
             raise ArgumentError(f"{argument_of(field)}: {sentence}")
 
 

@@ -111,7 +111,7 @@ class SlurmService(PilotService):
 def _described(machine: Machine, seat: KeeperSeat) -> Machine:
     pilot = pilot_of(seat)
     left = pilot.left
-    # an allocation that has begun has an obstacle only if its time limit is near
+    # an allocation that has begun has an obstacle only if its time limit is near, or if it is in doubt
     late = pilot.spoken and pilot.obstacle() is not None and not seat.silent
     status = MachineStatus.DRAINING if late else machine.status
     return replace(

@@ -160,10 +160,10 @@ def why_pending(table: Table, row: Row) -> str:
 
 
 def end_of(state: str, job_id: str, *, vacated: bool = False) -> End | None:
-    """Return how a job has ended that has this state; None if this is no proof that nothing of it runs.
+    """Return how a job with this state has ended. Return None if some of it may still run.
 
-    On a node that has failed, it may run on, unless its keeper has said that nothing runs there any more
-    (``vacated``).
+    After the failure of its node, some of it may still run there, unless its keeper has said that nothing
+    does (``vacated``).
     """
     state = state.split()[0] if state else ""
     if state in _ALIVE or (state == NODE_FAIL and not vacated) or state not in _ENDS:

@@ -183,7 +183,7 @@ def delete_folder(directory: Path) -> list[str]:
 
 
 def _turn(path: Path) -> int:
-    """Return a number by which to sort the contents of an experiment's folder before they are deleted."""
+    """Return when a file or folder of an experiment is deleted: those with smaller numbers come first."""
     if path.name in _DELETED_FIRST:
         return -1
     return _DELETED_LAST.index(path.name) + 1 if path.name in _DELETED_LAST else 0
