@@ -1,4 +1,4 @@
-"""Runs the commands of a batch system on its login node, for the attendant."""
+"""Runs the commands of a batch system: for the attendant on its login node, and for the server."""
 
 from __future__ import annotations
 
