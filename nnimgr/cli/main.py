@@ -71,15 +71,17 @@ def _run(parsed: argparse.Namespace, terminal: Terminal) -> int:
         if not sys.platform.startswith("linux"):
             raise ClientError(f"nnimgr runs on Linux only, not on {sys.platform}.")
         return _load(parsed.verb)(parsed, terminal)
+    # No other variable may hold the error: its traceback holds this function's variables and with them, until
+    # the next garbage collection, the connections of the command.
     except ClientError as error:
-        told = error
+        terminal.fail(error)
+        return error.code
     except KeyError as error:
         found = _of_other_version(error)
         if found is None:
             raise
-        told = found
-    terminal.fail(told)
-    return told.code
+        terminal.fail(found)
+        return found.code
 
 
 def _tell_unwritten(error: OSError, command: Command, *, done: bool = False) -> None:

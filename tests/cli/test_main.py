@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import os
@@ -236,3 +237,14 @@ def test_letters_that_the_locale_lacks(server: FakeServer, words: list[str], sho
     )
     assert (found.returncode, found.stderr) == (0, b"")
     assert shown in found.stdout
+
+
+def test_a_failed_command_leaves_no_error_to_the_garbage_collection(server: FakeServer) -> None:
+    # Its traceback would hold the command's connections, for which a server may wait.
+    gc.collect()
+    gc.disable()
+    try:
+        assert main(["trial", "get", "unknown", "-T", "ta", "--file", "x"]) == 1
+        assert [each for each in gc.get_objects() if isinstance(each, ClientError)] == []
+    finally:
+        gc.enable()
