@@ -9,7 +9,7 @@ SIGTERM means that the container is shutting down: the keeper finds the file ``e
 with ``NNIMGR_POD_GRACE_S`` seconds of grace, reports to the server, and stays until the server has copied
 the checkpoints that it needs from here. The container is killed ``NNIMGR_POD_WHOLE_GRACE_S`` after SIGTERM,
 and the keeper exits shortly before. The container ends with its keeper, and has the exit status of its single
-attempt.
+attempt. Into the file ``NNIMGR_POD_REASON``, if that is given, a keeper that exits writes why.
 
 A job of a batch system, such as Slurm, runs this process, too. It may send SIGUSR1 earlier than SIGTERM:
 ``NNIMGR_POD_EARLY_S`` seconds before it kills the job. Then trials first get ``NNIMGR_POD_SAVE_S`` seconds to

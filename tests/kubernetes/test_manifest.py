@@ -63,6 +63,7 @@ spec:
         env:
         - {name: NNIMGR_EXPERIMENT, value: k3xp}
         - {name: NNIMGR_KEEPER, value: k3xp-abcde-1}
+        - {name: NNIMGR_POD_REASON, value: /dev/termination-log}
         - {name: NNIMGR_POD_GRACE_S, value: "5"}
         - {name: NNIMGR_POD_WHOLE_GRACE_S, value: "15"}
         - {name: NNIMGR_KEEPER_UNREPORTED_S, value: "86400"}
@@ -162,6 +163,7 @@ containers:
   env:
   - {name: NNIMGR_EXPERIMENT, value: k3xp}
   - {name: NNIMGR_KEEPER, value: k3xp-pool-4zq9xw}
+  - {name: NNIMGR_POD_REASON, value: /dev/termination-log}
   - {name: NNIMGR_POD_GRACE_S, value: "5"}
   - {name: NNIMGR_POD_WHOLE_GRACE_S, value: "15"}
   - {name: NNIMGR_KEEPER_UNREPORTED_S, value: "300"}
@@ -352,7 +354,8 @@ def test_variables_of_a_template_come_beside_ours() -> None:
         f"{{image: a, podTemplate: {{spec: {{containers: [{{name: trial, env: [{variable}]}}]}}}}}}"
     )
     names = [variable["name"] for variable in pod(one(config))["containers"][0]["env"]]
-    own = ["EXPERIMENT", "KEEPER", "POD_GRACE_S", "POD_WHOLE_GRACE_S", "KEEPER_UNREPORTED_S", "POD_UID"]
+    own = ["EXPERIMENT", "KEEPER", "POD_REASON", "POD_GRACE_S", "POD_WHOLE_GRACE_S", "KEEPER_UNREPORTED_S"]
+    own += ["POD_UID"]
     assert names == [*(f"NNIMGR_{name}" for name in own), "NODE"]
 
 

@@ -133,6 +133,20 @@ def target(reason: str, message: str) -> dict[str, Any]:
         (ended(0, "Completed"), {}, Cause.COMPLETED, 0, "the pod job-x7k2p on node-1 completed"),
         (ended(3), {}, Cause.FAILED, 3, "the pod job-x7k2p on node-1 ended with exit code 3"),
         (
+            ended(143, message="its trials were stopped"),
+            {},
+            Cause.FAILED,
+            143,
+            "the pod job-x7k2p on node-1 ended with exit code 143 (signal 15): its trials were stopped",
+        ),
+        (
+            ended(0, message="no server could be reached"),
+            {},
+            Cause.COMPLETED,
+            0,
+            "the pod job-x7k2p on node-1 completed: no server could be reached",
+        ),
+        (
             ended(139),
             {},
             Cause.FAILED,

@@ -80,14 +80,16 @@ def test_it_ends_when_the_server_says_so_with_the_status_of_its_attempt(
     here: Container, command: str, status: int
 ) -> None:
     (here.directory / ".nnimgr" / "code").mkdir(parents=True)  # code that was fetched: no attempt
-    here.wrap()
+    reason = here.directory / "reason"
+    here.wrap(NNIMGR_POD_REASON=str(reason))
     here.attempt("e-a-1", command)
     here.server.ended("e-a-1")
     wait_for(lambda: here.server.acked_cmd == 1, "the acknowledgement")
     assert here.process.poll() is None
     assert here.dismissed() == status
     assert "starts, epoch 1" in here.output()
-    assert "leaves: no attempt is left" in here.output()
+    assert f"leaves: {reason.read_text()}" in here.output()
+    assert reason.read_text() == "no attempt is left and none will come"
     assert not (here.keeper / "keeper.log").exists()
 
 

@@ -351,6 +351,7 @@ def _environment(
     own = {
         "NNIMGR_EXPERIMENT": belonging.experiment_id,
         "NNIMGR_KEEPER": keeper_id,
+        "NNIMGR_POD_REASON": "/dev/termination-log",  # read by the cluster into the status of the pod
         "NNIMGR_POD_GRACE_S": str(_seconds(grace)),
         "NNIMGR_POD_WHOLE_GRACE_S": str(_whole_grace(config, grace)),
         "NNIMGR_KEEPER_UNREPORTED_S": str(_seconds(config.orphaned or _UNREPORTED)),

@@ -328,13 +328,15 @@ def _over(name: str, node: str | None, pod: Mapping[str, Any]) -> Over | None:
         return Over(Cause.NEVER_RAN, _said(f"{title} could not execute its command", ended), code)
     if reason == "ContainerStatusUnknown":
         return Over(Cause.NODE_LOST, _said(f"{title} was lost with its node", ended), code)
+    message = _text(ended.get("message"))  # what the keeper has written before it exited
+    told = f": {message}" if message else ""
     if code == 0 or status.get("phase") == "Succeeded":
-        return Over(Cause.COMPLETED, f"{title} completed", 0)
+        return Over(Cause.COMPLETED, f"{title} completed{told}", 0)
     if meta.get("deletionTimestamp") is not None:
         return Over(Cause.DELETED, f"{title} was deleted while it ran", code)
     if code is None:
         return Over(Cause.FAILED, _said(f"{title} failed", status))
-    return Over(Cause.FAILED, f"{title} ended with {_exit(code)}", code)
+    return Over(Cause.FAILED, f"{title} ended with {_exit(code)}{told}", code)
 
 
 def _taken(name: str, node: str | None, status: Mapping[str, Any]) -> Over | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import signal
 
@@ -235,4 +236,7 @@ class Performer:
         self._survey.switch(False)
         self._starts.close()
         self._prunes.finish()
+        if told := os.environ.get("NNIMGR_POD_REASON"):
+            with contextlib.suppress(OSError), open(told, "w", encoding="utf-8") as file:
+                file.write(effect.reason)
         os._exit(0)

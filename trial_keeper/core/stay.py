@@ -68,7 +68,14 @@ class Stay:
             self._stops.stop_orphans(now)
         idle_at = self._idle_at()
         if idle_at is not None and now >= idle_at:
-            self.leave("no attempt is live and no server could be reached")
+            self.leave(self._alone())
+
+    def _alone(self) -> str:
+        """Return why the keeper exits without an order of the server."""
+        if any(attempt.orphaned for attempt in self._held.attempts.values()):
+            limit = f"{self._identity.orphan_s:g} s"
+            return f"its trials were stopped, because the server had not answered for {limit}"
+        return "no attempt is live and no server could be reached"
 
     def wind_up(self, now: float) -> None:
         """Order the keeper's exit when its work is done, because its host shuts down.
