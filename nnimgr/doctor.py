@@ -10,7 +10,7 @@ import asyncio
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,13 @@ from training_services.tools import ServiceTools
 __all__ = ["examine"]
 
 
-async def examine(config: ExperimentConfig, service: Any) -> AsyncIterator[Finding]:
+async def examine(
+    config: ExperimentConfig, service: Any, *, tell: Callable[[str, str], object]
+) -> AsyncIterator[Finding]:
     """Check all machines at the same time. Yield the findings of each machine when its check has ended.
 
-    ``service``: the training service's configuration with its secrets.
+    ``service``: the training service's configuration with its secrets. ``tell`` gets a machine's title and a
+    sentence about what the test trial waits for there.
     """
     with tempfile.TemporaryDirectory(prefix="nnimgr-doctor-") as folder:
         private = Path(folder) / "private"
@@ -49,7 +52,9 @@ async def examine(config: ExperimentConfig, service: Any) -> AsyncIterator[Findi
             home = Home.find().path
             patients = [
                 _patients(
-                    Examination(_context(config, member, Path(folder)), tools, home), member.platform, part
+                    Examination(_context(config, member, Path(folder)), tools, home, tell),
+                    member.platform,
+                    part,
                 )
                 for member, part in zip(config.members, parts, strict=True)
             ]

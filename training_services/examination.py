@@ -5,8 +5,9 @@ trials.
 from __future__ import annotations
 
 import asyncio
+import functools
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,13 +24,16 @@ TRIAL_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Inputs of the checks of ``nnictl doctor``. ``home``: the server's folder, where experiments are
-    stored.
+    """Inputs of the checks of ``nnictl doctor``.
+
+    ``home``: the server's folder, where experiments are stored. ``tell`` gets a machine's title and a
+    sentence about what the test trial waits for there.
     """
 
     context: ExperimentContext
     tools: ServiceTools
     home: Path
+    tell: Callable[[str, str], object]
 
     def needs(self, indices: Sequence[int] | None, *, python_path: str | None = None) -> Needs:
         """Return the requirements of a trial on a machine. ``indices``: GPUs there that trials may use."""
@@ -69,11 +73,17 @@ async def look_at_code(context: ExperimentContext) -> AsyncIterator[Finding]:
 
 
 async def run_one_trial(
-    machine: str, service: TrainingService, experiment_id: str, *, limit_s: float = TRIAL_S
+    examination: Examination,
+    machine: str,
+    service: TrainingService,
+    experiment_id: str,
+    *,
+    limit_s: float = TRIAL_S,
 ) -> Finding:
     """Run a trial whose command does nothing, and return a finding that says whether it succeeded."""
+    tell = functools.partial(examination.tell, machine)
     try:
-        took = await rehearse(service, experiment_id=experiment_id, limit_s=limit_s)
+        took = await rehearse(service, experiment_id=experiment_id, limit_s=limit_s, tell=tell)
     except ServiceError as error:
         return Finding(machine=machine, check=Check.TRIAL, level=Level.FAULT, sentence=str(error))
     sentence = f"a trial of nnimgr's own (not trialCommand) ran in {took:.1f} s, and its results have arrived"

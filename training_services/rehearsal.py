@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections.abc import Callable
 
 from training_services.base import (
     EndReason,
@@ -29,19 +30,27 @@ COMMAND = (
 _RESULTS = [1.0, 2.0]
 
 
-async def rehearse(service: TrainingService, *, experiment_id: str, limit_s: float) -> float:
+async def rehearse(
+    service: TrainingService, *, experiment_id: str, limit_s: float, tell: Callable[[str], object]
+) -> float:
     """Run one trial that only reports two results, and return its duration in seconds.
 
-    The service is opened first, and closed at the end, which ends its keepers. Raises ServiceError if the
-    trial fails.
+    The service is opened first, and closed at the end, which ends its keepers. ``tell`` is called with each
+    sentence about what the trial waits for. Raises ServiceError if the trial fails.
     """
     began = time.monotonic()
     said = ["it has not reported anything"]
+
+    def say(sentence: str) -> None:
+        if sentence != said[-1]:
+            said.append(sentence)
+            tell(sentence)
+
     try:
         async with asyncio.timeout(limit_s):
             await service.open(KnownKeepers(db_id=secrets.token_hex(8), m_epoch=1))
             service.adopted()
-            await _run(service, experiment_id, said)
+            await _run(service, experiment_id, say)
     except TimeoutError:
         raise ServiceError(
             f"a trial that does nothing has not ended within {limit_s:g} s: {said[-1]}"
@@ -51,7 +60,7 @@ async def rehearse(service: TrainingService, *, experiment_id: str, limit_s: flo
     return time.monotonic() - began
 
 
-async def _run(service: TrainingService, experiment_id: str, said: list[str]) -> None:
+async def _run(service: TrainingService, experiment_id: str, say: Callable[[str], None]) -> None:
     job = TrialJobSpec(
         id=f"{experiment_id}-a0000-1",
         trial_id="a0000",
@@ -70,13 +79,14 @@ async def _run(service: TrainingService, experiment_id: str, said: list[str]) ->
                 case MetricReported():
                     results[event.position] = event.value
                 case JobWaiting(reason=reason) | JobNoted(note=reason):
-                    said.append(reason)
+                    say(reason)
                 case JobLost(reason=reason):
                     raise ServiceError(f"a trial that does nothing was lost: {reason}")
                 case JobEnded():
                     return await _check(service, event, list(results.values()))
         events = list(await anext(batches))
-        said += service.notices().values()
+        for notice in service.notices().values():
+            say(notice)
 
 
 async def _check(service: TrainingService, end: JobEnded, results: list[float | None]) -> None:

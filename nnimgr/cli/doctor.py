@@ -59,14 +59,19 @@ async def _examine(config: ExperimentConfig, service: Any, terminal: Terminal) -
     from nnimgr.doctor import examine
 
     findings: list[Finding] = []
+    waits: dict[str, str] = {}  # machine -> what its test trial waits for
 
     def sentence() -> str:
-        # Programs read only the findings. A person who has seen a finding knows that the check runs.
-        unseen = terminal.err.isatty() and not findings
-        return "checking the machines by running a short test trial on each" if unseen else ""
+        if not terminal.err.isatty():
+            return ""  # programs read only the findings
+        for machine, reason in waits.items():
+            return f"the test trial on {machine} waits: {reason}"
+        # A person who has seen a finding knows that the check runs.
+        return "" if findings else "checking the machines by running a short test trial on each"
 
     with waiting(sentence):
-        async for finding in examine(config, service):
+        async for finding in examine(config, service, tell=waits.__setitem__):
             findings.append(finding)
+            waits.pop(finding.machine, None)
             terminal.say(f"{finding.level:<7} {finding.machine}: {finding.check}: {finding.sentence}")
     return findings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -136,10 +136,18 @@ def test_people_are_told_what_the_doctor_does(
         def isatty(self) -> bool:
             return True
 
-    async def examine(config: object, service: object) -> AsyncIterator[Finding]:
-        sentence = told.event("Checking the machines by running a short test trial on each.")
-        assert await asyncio.to_thread(sentence.wait, DEADLINE_S)
+    async def examine(
+        config: object, service: object, *, tell: Callable[[str, str], object]
+    ) -> AsyncIterator[Finding]:
+        async def is_told(sentence: str) -> bool:
+            return await asyncio.to_thread(told.event(sentence).wait, DEADLINE_S)
+
+        assert await is_told("Checking the machines by running a short test trial on each.")
+        tell("one", "its pod waits")
+        assert await is_told("The test trial on one waits: its pod waits.")
+        tell("two", "its pod has no node")
         yield Finding(machine="one", check=Check.CONFIG, level=Level.OK, sentence="good")
+        assert await is_told("The test trial on two waits: its pod has no node.")
 
     monkeypatch.setattr("nnimgr.doctor.examine", examine)
     Path("exp.yml").write_text(CONFIG)

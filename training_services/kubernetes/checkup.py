@@ -53,6 +53,6 @@ async def _cluster(examination: Examination, config: KubernetesConfig) -> AsyncI
         return
     alone = config.model_copy(update={"reuse_mode": False})
     service = KubernetesService(context, alone, examination.tools)
-    yield await run_one_trial(TITLE, service, context.experiment_id, limit_s=TRIAL_S)
+    yield await run_one_trial(examination, TITLE, service, context.experiment_id, limit_s=TRIAL_S)
     for left in await service.remove():
         yield finding(Check.TRIAL, left, Level.WARNING)

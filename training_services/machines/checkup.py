@@ -61,7 +61,8 @@ async def _remote(
             yield finding
         alone = config.model_copy(update={"machine_list": [machine], "clean_up": True})
         context = examination.for_one_trial()
-        yield await run_one_trial(title, RemoteService(context, alone, tools), context.experiment_id)
+        service = RemoteService(context, alone, tools)
+        yield await run_one_trial(examination, title, service, context.experiment_id)
     finally:
         await share.close()
 
@@ -73,4 +74,4 @@ async def _local(examination: Examination, config: LocalConfig) -> AsyncIterator
     context = examination.for_one_trial()
     context.directory.mkdir(mode=0o700, parents=True)
     service = LocalService(context, config, examination.tools)
-    yield await run_one_trial(HERE, service, context.experiment_id)
+    yield await run_one_trial(examination, HERE, service, context.experiment_id)

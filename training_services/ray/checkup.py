@@ -47,4 +47,4 @@ async def _cluster(examination: Examination, config: RayConfig) -> AsyncIterator
         yield Finding(machine=TITLE, check=Check.CONNECTION, level=Level.WARNING, sentence=sentence)
     changes: dict[str, object] = {"gpus": None, "cpus": 1, "memory": None, "resources": {}, "labels": {}}
     service = RayService(context, config.model_copy(update=changes), examination.tools)
-    yield await run_one_trial(TITLE, service, context.experiment_id, limit_s=TRIAL_S)
+    yield await run_one_trial(examination, TITLE, service, context.experiment_id, limit_s=TRIAL_S)

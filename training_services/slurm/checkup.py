@@ -44,4 +44,4 @@ async def _cluster(examination: Examination, config: SlurmConfig) -> AsyncIterat
         return
     small = config.model_copy(update={"gpus": None, "cpus": 1, "memory": None})
     service = SlurmService(context, small, examination.tools)
-    yield await run_one_trial(TITLE, service, context.experiment_id, limit_s=TRIAL_S)
+    yield await run_one_trial(examination, TITLE, service, context.experiment_id, limit_s=TRIAL_S)
