@@ -8,6 +8,7 @@ import threading
 
 from trial_keeper.actions.files import CHECKPOINTS
 from trial_keeper.lean import TYPE_CHECKING
+from trial_keeper.machine import disk
 
 if TYPE_CHECKING:
     from typing import Callable
@@ -88,24 +89,26 @@ def prune(folder: str, up_to: int, keep: list[int]) -> None:
     A checkpoint is renamed before its files are deleted, so that an incomplete one never counts as a
     checkpoint. Files that an unfinished earlier deletion has left are deleted as well.
     """
-    import shutil  # most keepers never need it
-
     if os.path.islink(folder):
         return  # the trial has replaced its folder
     for name in os.listdir(folder):
         path, gone = f"{folder}/{name}", f"{folder}/.gone-{name}"
         if name.isdecimal() and int(name) <= up_to and int(name) not in keep:
             os.rename(path, gone)
-            shutil.rmtree(gone, ignore_errors=True)
+            _remove(gone)
         elif name.startswith(".gone-"):
-            shutil.rmtree(path, ignore_errors=True)
+            _remove(path)
 
 
 def drop_unfinished(folder: str) -> None:
     """Delete the checkpoints in the folder that are not complete. Raises OSError."""
-    import shutil
-
     if not os.path.islink(folder):
         for name in os.listdir(folder):
             if name.startswith(UNFINISHED):
-                shutil.rmtree(f"{folder}/{name}", ignore_errors=True)
+                _remove(f"{folder}/{name}")
+
+
+def _remove(folder: str) -> None:
+    """Remove a folder. What cannot be removed now is left for the next deletion."""
+    with contextlib.suppress(OSError):
+        disk.remove(folder)

@@ -34,10 +34,6 @@ def remove(path: str) -> None:
     if not stat.S_ISDIR(mode):
         os.unlink(path)
         return
-    if mode & 0o700 != 0o700:
-        os.chmod(path, 0o700)
-    with os.scandir(path) as found:
-        children = [child.path for child in found]
-    for child in children:
-        remove(child)
-    os.rmdir(path)
+    from trial_keeper.machine.removal import remove_folder  # loads a module that most keepers never need
+
+    remove_folder(path)

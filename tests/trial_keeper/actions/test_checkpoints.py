@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.permissions import obedient
 from tests.trial_keeper.harness import wait_for
 from trial_keeper.actions import files
 from trial_keeper.actions.prunes import Prunes, prune
@@ -97,6 +100,19 @@ def test_a_link_in_place_of_a_checkpoint_is_not_followed(folder: Path, tmp_path:
     prune(str(folder), 5, [])
     assert (elsewhere / "folder" / "weights").read_bytes() == b"weights"
     assert "2" not in names(folder)
+
+
+def test_checkpoints_that_a_trial_has_made_read_only_are_deleted(folder: Path) -> None:
+    for checkpoint in (folder / "1", folder / ".new-77"):
+        (checkpoint / "folder").chmod(0o555)
+        checkpoint.chmod(0o555)
+    script = (
+        "import sys; from trial_keeper.actions import prunes\n"
+        "prunes.prune(sys.argv[1], 4, []); prunes.drop_unfinished(sys.argv[1])\n"
+    )
+    root = Path(__file__).parents[3]
+    subprocess.run(obedient(sys.executable, "-c", script, str(folder)), check=True, cwd=root)
+    assert names(folder) == ["5"]
 
 
 def test_names_that_are_no_numbers_of_checkpoints_stay(folder: Path) -> None:
