@@ -147,6 +147,7 @@ class GangQueue(Generic[S]):
         self._jobs[job.id], self._arrivals[job.id], self._told[job.id] = job, arrival, reason
         if len(self._jobs) == 1:
             self._ledger.pass_on(self._experiment_id, job.id, line=_LINE, arrival=arrival)
+            self._rooms.look()  # running gangs get no more members while a job waits
         return JobWaiting(job_id=job.id, reason=reason)
 
     def copied(self, name: tuple[str, int], kept: KeptCopy) -> None:
