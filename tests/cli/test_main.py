@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import weakref
 
 import pytest
 
@@ -239,12 +240,19 @@ def test_letters_that_the_locale_lacks(server: FakeServer, words: list[str], sho
     assert shown in found.stdout
 
 
-def test_a_failed_command_leaves_no_error_to_the_garbage_collection(server: FakeServer) -> None:
+def test_a_failed_command_leaves_no_error_to_the_garbage_collection(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Its traceback would hold the command's connections, for which a server may wait.
-    gc.collect()
+    told: list[weakref.ref[ClientError]] = []
+
+    def fail(self: Terminal, error: ClientError) -> None:
+        told.append(weakref.ref(error))
+
+    monkeypatch.setattr(Terminal, "fail", fail)
     gc.disable()
     try:
         assert main(["trial", "get", "unknown", "-T", "ta", "--file", "x"]) == 1
-        assert [each for each in gc.get_objects() if isinstance(each, ClientError)] == []
+        assert [error() for error in told] == [None]
     finally:
         gc.enable()
