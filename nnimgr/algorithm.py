@@ -139,8 +139,8 @@ class Tuner(Recoverable):
     ``default`` in the result and ``optimize_mode`` in the arguments.
 
     ``take_back(parameter_id, parameters)`` is called after ``trial_end`` for every set whose trial was
-    canceled before it was tried, for example because the search space was replaced. The tuner may suggest the
-    set again. It is not called for trials that a user stops.
+    canceled before it was tried, for example because the search space or its constraints were changed. The
+    tuner may suggest the set again. It is not called for trials that a user stops.
 
     ``receive_intermediate_result(parameter_id, parameters, value, *, sequence, trial_job_id)`` is called for
     every intermediate result of the tuner's trials, in order, once the result is recorded. ``value`` has the

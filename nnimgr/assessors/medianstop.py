@@ -45,7 +45,7 @@ class MedianstopAssessor(JudgingAssessor):
             limit = f"the median of {count} other trials' averages over their {first}"
             limit = f"the average of another trial's {first}" if count == 1 else limit
         return Why(
-            f"its best result so far is {self.shown(seen.best)}, {self.worse} {self.shown(median)}: {limit}"
+            f"its best result so far, {self.shown(seen.best)}, is {self.worse} {self.shown(median)}, {limit}"
         )
 
     def learn(self, trial_job_id: str, seen: Seen, success: bool) -> None:

@@ -74,7 +74,8 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
         terminal.say(f"Trial {trial['sequence']} ({trial['id']}) has saved no checkpoint.")
     if deleted := len(trial["checkpoints"]) - len(shown):
         which = f"{entry.id} -T {trial['sequence']}"
-        terminal.say(f"{deleted} more, deleted since: nnictl trial checkpoint ls {which} --all")
+        are = "1 deleted checkpoint is" if deleted == 1 else f"{deleted} deleted checkpoints are"
+        terminal.say(f"{are} not listed. List all: nnictl trial checkpoint ls {which} --all")
     return 0
 
 

@@ -175,7 +175,7 @@ def _after_start(
         terminal.stamped(f"Goal: {goal_of(client.get('experiments', experiment_id))}")
     if interrupt is None:
         terminal.stamped(f'To stop experiment run "nnictl stop {experiment_id}" or "nnictl stop --all"')
-        terminal.stamped(f'To watch it run "nnictl top {experiment_id}"; all commands: "nnictl --help"')
+        terminal.stamped(f'Watch it with "nnictl top {experiment_id}"; all commands: "nnictl --help"')
         return 0
     from nnimgr.cli.watch import foreground
 
@@ -233,7 +233,7 @@ def _warn_of_name(home: Home, name: str | None, experiment_id: str, terminal: Te
         count = f"are {len(others)} other experiments" if others[1:] else "is another experiment"
         latest = f"the latest is {others[-1]}" if others[1:] else others[-1]
         terminal.warn(
-            f"There {count} with the name {name}: {latest}. Commands need the ids now. "
+            f"There {count} with the name {name}: {latest}. Most commands need the id now. "
             f"This experiment has the id {experiment_id}."
         )
     if name in entries:
@@ -323,13 +323,13 @@ def _dry_run(loaded: Loaded, experiment_id: str, terminal: Terminal) -> int:
     if job is not None:
         terminal.say(f"\n# The Job of the experiment's first {'pooled pod' if job.pooled else 'trial'}")
         terminal.verbatim(yaml.safe_dump(job.manifest, sort_keys=False, allow_unicode=True).rstrip())
-        terminal.say(f"\n# {job.verdict}")
+        terminal.say(f"\n# {job.verdict}", indent="# ")
     if script is not None:
         terminal.say("\n# The script of the experiment's first allocation")
         terminal.verbatim(script.script.rstrip())
-        terminal.say(f"\n# {script.verdict}")
+        terminal.say(f"\n# {script.verdict}", indent="# ")
     if ray_job is not None:
         terminal.say("\n# The job of the experiment's first allocation")
         terminal.verbatim(yaml.safe_dump(dict(ray_job.body), sort_keys=False, allow_unicode=True).rstrip())
-        terminal.say(f"\n# {ray_job.verdict}")
+        terminal.say(f"\n# {ray_job.verdict}", indent="# ")
     return 1 if refused else 0

@@ -65,7 +65,8 @@ async def _examine(config: ExperimentConfig, service: Any, terminal: Terminal) -
         if not terminal.err.isatty():
             return ""  # programs read only the findings
         for machine, reason in waits.items():
-            return f"the test trial on {machine} waits: {reason}"
+            waits_for = reason if reason.startswith("waits") else f"waits: {reason}"
+            return f"the test trial on {machine} {waits_for}"
         # A person who has seen a finding knows that the check runs.
         return "" if findings else "checking the machines by running a short test trial on each"
 

@@ -16,6 +16,7 @@ from nnimgr.cli.selection import (
     ending_of,
     entries_of,
     experiment_line,
+    named,
     newest_if_failed,
     select,
 )
@@ -30,7 +31,7 @@ from nnimgr.cli.terminal import Terminal, confirmed, printable, shown_time
 from nnimgr.cli.times import duration_text, when
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
-from nnimgr.client.experiments import ENDED, runs
+from nnimgr.client.experiments import ENDED, RESUMABLE, runs
 from nnimgr.client.servers import DEFAULT_PORT, answering
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home, HomeError
@@ -359,7 +360,8 @@ def delete(args: argparse.Namespace, terminal: Terminal) -> int:
             f"Name one experiment, or give --all: you gave {wrong}.", mend="See: nnictl experiment list --all"
         )
     terminal.act_without_reader()
-    chosen = list(entries_of(home).values()) if args.all else [select(home, args.id)]
+    entries = entries_of(home)
+    chosen = list(entries.values()) if args.all else [named(entries, args.id, able=RESUMABLE)]
     refused: dict[str, ClientError] = {}
     if not args.yes:  # with --yes, the deletion itself is refused
         refused = {entry.id: error for entry in chosen if (error := _refused(home, entry)) is not None}

@@ -188,6 +188,7 @@ def _read(
     named = tuple(name for name in (args.parameters or "").split(",") if name)
     wanted = Wanted(
         metrics=tuple(args.metric or objectives or ()),
+        named=bool(args.metric),
         parameters=named or tuple(space or ()),
         space=space or {},
         study=args.study,

@@ -107,7 +107,7 @@ def view(progress: Progress, *, now: datetime, since: timedelta) -> RenderableTy
         )
     confirmed = confirmed_lines(profile)
     if confirmed:
-        parts.append(Text("Run again with other seeds, the best mean first", style="bold"))
+        parts.append(Text("Results of runs with other seeds, the best mean first", style="bold"))
         parts.extend(Text(f"  {line}", **_ONE_LINE) for line in confirmed)
     running = [(key, trial) for key, trial in progress.trials.items() if trial.started_at is not None]
     if running:

@@ -9,9 +9,12 @@ from typing import Any
 
 from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.trials import to_change, trial_named
-from nnimgr.client.errors import ClientError
+from nnimgr.client.calls import Client
+from nnimgr.client.errors import ApiError, ClientError
 
 __all__ = ["add", "checkpoint_name", "fork"]
+
+_RAISES = "--raise-limit"
 
 
 def add(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -21,7 +24,7 @@ def add(args: argparse.Namespace, terminal: Terminal) -> int:
     wanted: dict[str, Any] = {"like": trial["id"], **_limit(args)}
     if args.changes:
         wanted["parameters"] = _changed(trial["parameters"], args.changes)
-    made = client.post("experiments", entry.id, "trials", body=wanted)
+    made = _post(client, "experiments", entry.id, "trials", body=wanted)
     parameters = "changed parameters" if args.changes else "the parameters"
     return _tell(made, f"starts with {parameters} of trial {trial['sequence']}", terminal)
 
@@ -35,8 +38,17 @@ def fork(args: argparse.Namespace, terminal: Terminal) -> int:
         wanted["checkpoint"] = checkpoint_name(args.checkpoint)
     if args.changes:
         wanted["parameters"] = _changed(trial["parameters"], args.changes)
-    made = client.post("experiments", entry.id, "trials", trial["id"], "fork", body=wanted)
+    made = _post(client, "experiments", entry.id, "trials", trial["id"], "fork", body=wanted)
     return _tell(made, f"continues from a checkpoint of trial {trial['sequence']}", terminal)
+
+
+def _post(client: Client, *path: str, body: Mapping[str, Any]) -> Any:
+    try:
+        return client.post(*path, body=body)
+    except ApiError as error:
+        if _RAISES in error.lines[0]:
+            error.mend = f"Repeat: {{command}} {_RAISES}"
+        raise
 
 
 def _limit(args: argparse.Namespace) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def report(
         for name, value in _items(best["parameters"]):
             terminal.say(f"  {name}: {value}")
         if confirmed := confirmed_lines(profile):
-            terminal.say("Run again with other seeds, the best mean first:")
+            terminal.say("Results of runs with other seeds, the best mean first:")
             terminal.say("\n".join(f"  {line}" for line in confirmed), indent="    ")
         if main:
             terminal.say(f"Best for several objectives: nnictl experiment pareto {profile['id']}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -81,7 +81,7 @@ def select(
 ) -> IndexEntry:
     """Return the experiment that ``word`` names. Without ``word``, return the only running experiment.
 
-    If no experiment runs, return the newest that no user stopped before its end, and name it to a person,
+    If no experiment runs, return the newest that was not stopped early, and name it to a person,
     except with ``quiet``. ``port`` limits the choice to the experiments of that port. ``to_change``: the
     command works only for an experiment that is not stopped and can run trials; without ``word``, it must be
     the only one. Raise ClientError if no experiment fits, or several do.
@@ -129,14 +129,14 @@ def _why_chosen(entry: IndexEntry) -> str:
 
     if entry.status == "STOPPED" and is_detached(entry.directory):
         return "whose trials continue without a server"
-    return "the newest that no user stopped before its end"
+    return "the newest that was not stopped early"
 
 
 def _why_not_chosen(entry: IndexEntry) -> str:
     """Return why a newer experiment is not taken, as the end of a sentence."""
     if entry.archived:
         return "it is archived"
-    return "a user stopped it before its end" if has_database(entry.directory) else "its files are gone"
+    return "it was stopped early" if has_database(entry.directory) else "its files are gone"
 
 
 def _may_surprise(entry: IndexEntry, entries: Mapping[str, IndexEntry]) -> bool:
@@ -193,10 +193,11 @@ def is_named(entries: Mapping[str, IndexEntry], word: str) -> bool:
     return any(key.startswith(word) or entry.name == word for key, entry in entries.items())
 
 
-def named(entries: Mapping[str, IndexEntry], word: str) -> IndexEntry:
+def named(entries: Mapping[str, IndexEntry], word: str, *, able: Collection[str] = ()) -> IndexEntry:
     """Return the experiment with the id or name ``word``, or the only one whose id begins with ``word``.
 
-    Raise ClientError.
+    Raise ClientError. If several fit, its last line suggests one with a status in ``able``, or else one that
+    is not stopped.
     """
     if word in entries:
         return entries[word]
@@ -205,16 +206,17 @@ def named(entries: Mapping[str, IndexEntry], word: str) -> IndexEntry:
     if len(found) == 1:
         return found[0]
     if found:
-        raise ambiguous(word, found)
+        raise ambiguous(word, found, able)
     names = {*entries, *(entry.name for entry in entries.values() if entry.name)}
     near = nearest(word, sorted(names))
     hint = "." if near is None else f"; did you mean {near!r}?"
     raise ClientError(f"There is no experiment {word!r}{hint}", mend=f"See: {_LIST}")
 
 
-def ambiguous(word: str, found: Sequence[IndexEntry]) -> ClientError:
+def ambiguous(word: str, found: Sequence[IndexEntry], able: Collection[str] = ()) -> ClientError:
     """Return the error for a word that is the name, or the beginning of the id, of several experiments."""
-    likely = newest_first([entry for entry in found if entry.status != "STOPPED"] or found)[0]
+    fitting = [entry for entry in found if entry.status in able]
+    likely = newest_first(fitting or [entry for entry in found if entry.status != "STOPPED"] or found)[0]
     return ClientError(
         f"{word!r} is ambiguous: it fits {len(found)} experiments.",
         plain=candidates(found),
@@ -328,7 +330,7 @@ def _to_change(entries: Mapping[str, IndexEntry], port: int | None) -> list[Inde
 
 
 def _to_read(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexEntry]:
-    """Return the running experiments. If none runs, return the newest that no user stopped before its end."""
+    """Return the running experiments. If none runs, return the newest that was not stopped early."""
     if running := [entry for entry in _opened(entries, port) if runs(entry)]:
         return running
     for entry in newest_first(each for each in entries.values() if port in (None, each.port)):

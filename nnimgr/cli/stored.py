@@ -47,15 +47,15 @@ def named_or_brought(
 ) -> IndexEntry:
     """Return the experiment that ``word`` names, or the experiment in ``folder``.
 
-    The experiment in ``folder`` is added to the index first. Raise ClientError or HomeError. Without both
-    arguments, the error lists the experiments whose status is in ``able``.
+    The experiment in ``folder`` is added to the index first. Raise ClientError or HomeError. The command
+    works for experiments whose status is in ``able``, and errors suggest these.
     """
     if folder is not None:
         return _bring(home, word, Path(os.path.abspath(os.path.expanduser(folder))))
     if word is None:
         entries = entries_of(home).values()
         raise _unnamed([entry for entry in entries if entry.status in able], able, there_are=bool(entries))
-    return converted(home, named(entries_of(home), word))
+    return converted(home, named(entries_of(home), word, able=able))
 
 
 def to_resume(home: Home, word: str | None, folder: str | None) -> IndexEntry:
@@ -66,7 +66,7 @@ def to_resume(home: Home, word: str | None, folder: str | None) -> IndexEntry:
     HomeError.
     """
     if word is not None or folder is not None:
-        return named_or_brought(home, word, folder)
+        return named_or_brought(home, word, folder, able=RESUMABLE)
     entries = entries_of(home).values()
     left = [
         entry

@@ -56,7 +56,7 @@ def show(args: argparse.Namespace, terminal: Terminal) -> int:
         *_checkpoints(trial),
         *_notes(trial),
     ]
-    if trial["logPath"] and any(job["keeperId"] is not None for job in trial["jobs"]):
+    if _has_files(trial):
         fields.append(("Files", trial["logPath"]))
     elif not has_output(trial):
         keeper_id = trial["jobs"][-1]["keeperId"] if trial["jobs"] else ASK
@@ -67,6 +67,11 @@ def show(args: argparse.Namespace, terminal: Terminal) -> int:
         line = f"  {command}  # {purpose}"
         terminal.say(line if len(line) <= terminal.width else f"  {command}")
     return 0
+
+
+def _has_files(trial: Mapping[str, Any]) -> bool:
+    """Return whether an attempt of the trial was started by a keeper, which keeps its output and files."""
+    return has_output(trial) and any(job["keeperId"] is not None for job in trial["jobs"])
 
 
 def _status(trial: Mapping[str, Any]) -> str:
@@ -226,7 +231,7 @@ def _notes(trial: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _commands(trial: Mapping[str, Any], experiment_id: str) -> Iterator[tuple[str, str]]:
     """Yield commands that many users need after this page, each with its purpose."""
     which = f"{experiment_id} -T {trial['sequence']}"
-    if trial["jobs"] and has_output(trial):
+    if _has_files(trial):
         file = " --file stderr" if trial["status"] == "FAILED" else ""
         yield f"nnictl log trial {which}{file}", "what it has printed"
         yield f"nnictl trial files {which}", "its files"

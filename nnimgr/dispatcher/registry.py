@@ -198,7 +198,7 @@ def check(
     if several and role == "tuner" and not builtin.several:
         able = ", ".join(each.name for each in BUILTINS if each.several)
         raise AlgorithmError(
-            f"{builtin.name} optimises one objective; several can be given to {able}", path=("name",)
+            f"{builtin.name} optimizes one objective; several can be given to {able}", path=("name",)
         )
     fault = None if builtin.whole is None else builtin.whole(class_args, several)
     if fault is not None:

@@ -168,7 +168,7 @@ def _reward_in(columns: Sequence[str]) -> str | None:
 def _table(path: Path, columns: Sequence[str], wanted: Wanted, *, in_parts: bool) -> _Table:
     """Return what the columns mean. Raise SourceError if one is missing."""
     coded, exported = _OF_SINK.issubset(columns), _EXPORTED in columns
-    whole, metrics = (_JSON, {}) if coded else _results_in(path, columns, wanted.metrics, in_parts=in_parts)
+    whole, metrics = (_JSON, {}) if coded else _results_in(path, columns, wanted, in_parts=in_parts)
     meanings = frozenset((_EXPORTED, _INTERMEDIATE) if exported else _KNOWN)
     names = {name.removeprefix(_PARAMETERS): name for name in columns if name.startswith(_PARAMETERS)}
     if not names:
@@ -194,11 +194,13 @@ def _column(prefix: str, name: str, columns: Sequence[str]) -> str | None:
 
 
 def _results_in(
-    path: Path, columns: Sequence[str], wanted: Sequence[str], *, in_parts: bool
+    path: Path, columns: Sequence[str], asked: Wanted, *, in_parts: bool
 ) -> tuple[str | None, dict[str, str]]:
     """Return the column of results that are one value, and the columns of those that are mappings."""
-    if wanted:
+    if wanted := asked.metrics:
         found = {name: _column(_METRICS, name, columns) for name in wanted}
+        if not (asked.named or wanted[1:] or found[wanted[0]]) and _EXPORTED in columns:
+            found[wanted[0]] = _reward_in(columns)
         if found[wanted[0]] is None and _DOWNLOADED.issubset(columns):
             found[wanted[0]] = "value"  # where the dashboard writes the main objective
         check_columns(path, [name for name, column in found.items() if column is None], columns)

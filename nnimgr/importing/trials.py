@@ -41,12 +41,15 @@ class SourceError(Exception):
 class Wanted:
     """What a user has said about a source.
 
-    ``metrics``: names of the numbers that make up a result. ``parameters``: names of the parameters.
-    ``space``: the search space of the experiment that gets the trials. ``study``: name of an Optuna study.
+    ``metrics``: names of the numbers that make up a result. ``named``: whether the user has named them; else
+    they are the objectives of the experiment, and a result that is one number is the only objective.
+    ``parameters``: names of the parameters. ``space``: the search space of the experiment that gets the
+    trials. ``study``: name of an Optuna study.
     Empty and None: the reader decides.
     """
 
     metrics: tuple[str, ...] = ()
+    named: bool = True
     parameters: tuple[str, ...] = ()
     space: Mapping[str, Any] = field(default_factory=dict)
     study: str | None = None

@@ -67,6 +67,7 @@ _CALLS = (
     (r"nnictl trial checkpoint ls (\S+) -T (\w+)", rf'{_RUN}.trials["\2"].checkpoints'),
     (r"nnictl trial resume (\S+) -T (\w+)", rf'{_RUN}.trials["\2"].resume()'),
     (r"nnictl resume ([\w-]+)", rf"{_RUN}.resume()"),
+    (r"resume it first$", "resume it first, with resume() of its Run"),
     (r'--raise-limit \("raiseLimit": true in REST\)', "raise_limit=True"),
     (r"; if trialCommand is wrong, start a new experiment instead", ""),
 )
@@ -142,6 +143,8 @@ def argument_of(field: str) -> str:
         return _PARTS[field]
     first, dot, rest = field.partition(".")
     first, bracket, index = first.partition("[")
+    if first in ("path", "query"):
+        return rest  # an argument of a method, which is a part of a URL
     argument = ARGUMENTS.get(first)
     if argument is None:
         return f"config.{field}"

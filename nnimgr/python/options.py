@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from nnimgr.python.errors import ArgumentError
 
-__all__ = ["SHIPS", "SHOWS", "Goal", "Ship", "Show", "algorithm_field", "conditions_of", "duration_of"]
+__all__ = ["SHIPS", "Goal", "Ship", "Show", "algorithm_field", "check_show", "conditions_of", "duration_of"]
 
 Goal = str | bool | Sequence[str] | None
 """Metric, or metrics, to maximize or minimize. True: a result is one number."""
@@ -22,7 +22,11 @@ SHIPS = ("path", "pickle")
 Show = Literal["auto", "live", "table", "nothing"]
 """What a waiting program shows. "live" is for terminals and notebooks; "auto" chooses "live" or "table"."""
 
-SHOWS = ("auto", "live", "table", "nothing")
+
+def check_show(show: str) -> None:
+    """Raise ArgumentError if this is no value of ``show``."""
+    if show not in get_args(Show):
+        raise ArgumentError(f"show: unknown value {show!r} (valid: {', '.join(get_args(Show))})")
 
 
 def conditions_of(constraints: str | Sequence[str] | None) -> list[str] | None:

@@ -12,8 +12,7 @@ from nnimgr.cli.progress import Progress, number, parameters_text
 from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.watch import Screen
 from nnimgr.client.experiments import ENDED
-from nnimgr.python.errors import ArgumentError
-from nnimgr.python.options import SHOWS, Show
+from nnimgr.python.options import Show, check_show
 
 if TYPE_CHECKING:
     from nnimgr.client.calls import Event
@@ -120,8 +119,7 @@ def screen_of(
 
     ``view`` returns the experiment's view for a notebook. None: it has none.
     """
-    if show not in SHOWS:
-        raise ArgumentError(f"show: unknown value {show!r} (valid: {', '.join(SHOWS)})")
+    check_show(show)
     terminal = Terminal(as_json=False)
     if show == "nothing":
         yield _Silent(), None

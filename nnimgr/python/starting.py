@@ -168,6 +168,8 @@ def _continued(
 def _function(config: Mapping[str, Any]) -> str:
     """Return what the trials run: a function with its file, or else the whole command."""
     command = str(config.get("trialCommand"))
+    if command == NO_COMMAND:
+        return "no trials of its own, because it is a Study"
     return command.rpartition(" ")[2] if "-m nni.run " in command else command
 
 

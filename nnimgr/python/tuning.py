@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnimgr.python.arguments import checks_arguments
 from nnimgr.python.definition import Experiment
-from nnimgr.python.options import Goal, Ship, Show
+from nnimgr.python.options import Goal, Ship, Show, check_show
 from nnimgr.python.trainable import Trainable
 
 if TYPE_CHECKING:
@@ -88,12 +88,12 @@ def tune(
     - ``name``: an experiment with this name is continued; after its end, this needs larger limits.
     - ``seed``: for the random choices of the tuner. ``server``: port of the server.
     - ``config``: further fields of ``exp.yml``; they must not contradict other arguments.
-    - ``show``: "live", "table" or "nothing"; "auto" is a live view in a terminal or notebook,
-      and a table elsewhere.
+    - ``show``: "live", "table" or "nothing". "auto" is live in a terminal or notebook, else a table.
 
     Ctrl-C ends the wait, and the experiment continues. Raise ArgumentError for arguments that cannot be
     used, and Error if the experiment cannot start, or ends with an error.
     """
+    check_show(show)
     given = {**locals()}
     del given["server"], given["show"]
     return Experiment(**given).start(server=server).wait(show=show)

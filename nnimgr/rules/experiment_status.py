@@ -77,9 +77,9 @@ def _stopped(state: ExperimentState) -> str:
     """
     match state.status:
         case f.ExperimentStatus.DONE:
-            return f"it was DONE before: {state.reason}"
+            return f"a user stopped it after it was DONE: {state.reason}"
         case f.ExperimentStatus.ERROR:
-            return f"it had ended with ERROR before: {state.reason}"
+            return f"a user stopped it after it had ended with ERROR: {state.reason}"
     return STOPPED_BY_USER
 
 

@@ -264,7 +264,8 @@ def _member_over(state: ExperimentState, job: JobState, fact: f.MemberEnded | f.
 
 def _close(state: ExperimentState, job: JobState, trial: TrialState, r: f.Recorded) -> None:
     if not job.closed:
-        job.lost = "it ended while it waited for a place" if job.placed is None else "the trial ended first"
+        then = "while it waited for a place" if job.placed is None else "first"
+        job.lost = f"the trial ended {then}"
         job.ended_at = r.at
     trial.closed_job, trial.job_id = job.id, None
     trial.frames = job.recorded

@@ -130,7 +130,7 @@ def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
     for trial_id in state.superseded:
         trial = state.trials[trial_id]
         if not is_unsettled(trial):
-            yield _cancelled(trial, "the search space was replaced")
+            yield _cancelled(trial, "the search space or its constraints were changed")
     if state.status is f.ExperimentStatus.DRAINING and state.drain is f.DrainReason.FAILURES:
         for trial in state.trials.values():
             unplaced = trial.job_id is None or state.jobs[trial.job_id].placed is None

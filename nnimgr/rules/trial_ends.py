@@ -463,7 +463,7 @@ def end_unplaced(state: ExperimentState, trial: TrialState) -> f.Fact:
 
 def _not_running(trial: TrialState) -> str:
     """Return what to say about a stopped trial whose attempt had no place. An earlier one may have run."""
-    return "the trial had not started" if trial.attempt == 1 else "no attempt of the trial was running then"
+    return "the trial had not started" if trial.attempt == 1 else "the trial waited for its next attempt"
 
 
 def _interrupted(state: ExperimentState, trial: TrialState, target: f.StopKind, reason: str) -> f.Fact:

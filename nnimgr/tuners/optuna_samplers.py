@@ -67,7 +67,7 @@ def fault_of_arguments(arguments: Mapping[str, Any], several: bool) -> tuple[tup
     name = sampler_class(arguments.get("sampler") or "TPE")
     if several and name is not None and not SAMPLERS[name]:
         able = ", ".join(each.removesuffix(_SUFFIX) for each, takes in SAMPLERS.items() if takes)
-        return ("sampler",), f"{name} optimises one objective; several can be given to {able}"
+        return ("sampler",), f"{name} optimizes one objective; several can be given to {able}"
     return None
 
 

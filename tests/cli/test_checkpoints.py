@@ -55,7 +55,10 @@ def test_checkpoints_are_listed(experiment: FakeExperiment, capsys: pytest.Captu
     assert lines[0] == ["CHECKPOINT", "STEP", "SAVED", "SIZE", "ON", "ITS", "MACHINE", "PINNED"]
     assert lines[1][0] == "1.2" and lines[1][-2:] == ["kept", "yes"]
     assert lines[2][0] == "1.3" and lines[2][-3:] == ["3.0", "GiB", "kept"]
-    assert " ".join(lines[3]) == "1 more, deleted since: nnictl trial checkpoint ls abc -T 0 --all"
+    assert (
+        " ".join(lines[3])
+        == "1 deleted checkpoint is not listed. List all: nnictl trial checkpoint ls abc -T 0 --all"
+    )
     assert main(["trial", "checkpoint", "ls", "-T", "0", "--all"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert (lines[1][:2], lines[1][-1], len(lines)) == (["1.1", "10"], "deleted", 4)

@@ -130,6 +130,14 @@ def test_a_running_tuner_gets_the_results(server: FakeServer, capsys: pytest.Cap
     assert json.loads(capsys.readouterr().out)["records"] == 1
     records = [{"parameter": {"x": 0.5}, "value": 0.9}]
     assert ("POST", "experiments/abc/import", {"records": records}) in server.requests
+    # In an export, a result that is one number is that of the only objective.
+    config = {"tuner": {"name": "TPE"}, "objectives": {"loss": "minimize"}}
+    server.add("named", config=config, searchSpace={"x": {}})
+    Path("results.csv").write_text("x,trialJobId,reward\n0.5,t1,0.9\n")
+    assert main([*IMPORT, "--to", "named"]) == 0
+    assert ("POST", "experiments/named/import", {"records": records}) in server.requests
+    assert main([*IMPORT, "--to", "named", "--metric", "loss"]) == 1
+    assert "there is no column 'loss'" in capsys.readouterr().err
 
 
 def test_results_that_no_tuner_can_use_are_named(

@@ -142,7 +142,7 @@ def test_a_page_says_how_an_attempt_has_ended(server: FakeServer, end: dict[str,
 def test_a_page_of_a_trial_that_waits_names_no_folder(server: FakeServer) -> None:
     server.add("abc").trials = [{**detailed(status="WAITING"), "jobs": [{**JOB, "keeperId": None}]}]
     lines = in_a_terminal("trial", "show", "-T", "0").lines
-    assert not any(line.startswith("Files") for line in lines)
+    assert not any(line.startswith("Files") or "nnictl log trial" in line for line in lines)
 
 
 def test_the_trial_that_is_repeated_has_its_number(

@@ -127,6 +127,14 @@ def test_a_new_trial_above_the_limit(server: FakeServer, verb: str, path: str) -
     assert server.requests[-1][2]["raiseLimit"] is True
 
 
+def test_a_new_trial_that_the_limit_forbids(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc").trials = [trial("ta", 0)]
+    told = 'the limit is reached; to raise it: --raise-limit ("raiseLimit": true in REST)'
+    server.refuse["experiments/abc/trials/ta/fork"] = Refused(409, told)
+    assert main(["trial", "fork", "-T", "0"]) == 1
+    assert capsys.readouterr().err.endswith("Repeat: nnictl trial fork -T 0 --raise-limit\n")
+
+
 @pytest.mark.parametrize("words", [["-T", "0,tb"], ["-T", "0", "-T", "1,ta"]])
 def test_several_trials(server: FakeServer, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     server.add("abc").trials = [trial("ta", 0), trial("tb", 1)]

@@ -145,9 +145,9 @@ def test_people_are_told_what_the_doctor_does(
         assert await is_told("Checking the machines by running a short test trial on each.")
         tell("one", "its pod waits")
         assert await is_told("The test trial on one waits: its pod waits.")
-        tell("two", "its pod has no node")
+        tell("two", "waits for a node")
         yield Finding(machine="one", check=Check.CONFIG, level=Level.OK, sentence="good")
-        assert await is_told("The test trial on two waits: its pod has no node.")
+        assert await is_told("The test trial on two waits for a node.")
 
     monkeypatch.setattr("nnimgr.doctor.examine", examine)
     Path("exp.yml").write_text(CONFIG)

@@ -29,8 +29,8 @@ def test_several_objectives_are_for_tuners_that_can(load: Load, faults: Faults) 
     tpe = MINIMAL.replace("Random", "TPE")
     several = "objectives: {a: maximize, b: minimize}\n"
     (fault,) = faults(tpe + several)
-    assert fault.startswith("exp.yml:6:3: tuner.name: TPE optimises one objective; several can be given to")
-    with pytest.raises(ConfigError, match="TPE optimises one objective"):
+    assert fault.startswith("exp.yml:6:3: tuner.name: TPE optimizes one objective; several can be given to")
+    with pytest.raises(ConfigError, match="TPE optimizes one objective"):
         check_config(
             read_canonical({**load(tpe).config.canonical(), "objectives": {"a": "maximize", "b": "minimize"}})
         )

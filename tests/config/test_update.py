@@ -128,7 +128,7 @@ def test_faults_of_a_new_tuner(config: ExperimentConfig, tuner: Any, fault: str)
 
 def test_a_new_tuner_must_serve_the_objectives(config: ExperimentConfig) -> None:
     several = config.model_copy(update={"objectives": {"accuracy": "maximize", "latency": "minimize"}})
-    with pytest.raises(ConfigError, match=r"tuner\.name: TPE optimises one objective; several can be"):
+    with pytest.raises(ConfigError, match=r"tuner\.name: TPE optimizes one objective; several can be"):
         apply_update(several, "tuner", value={"name": "TPE"})
     assert apply_update(several, "tuner", value={"name": "NSGA2"}).tuner.name == "NSGA2"
     one = config.model_copy(update={"objectives": {"latency": "minimize"}})

@@ -264,7 +264,7 @@ async def test_a_verdict_names_the_metric(host: Host) -> None:
     judged = await assessor.expect(m.Judged)
     assert (judged.trial_id, judged.attempt, judged.position) == ("b", 2, 3)
     assert judged.reason == (
-        "its best result so far, 0.9, is above 0.75, the average of the first 2 results of another trial"
+        "its best result so far, 0.9, is above 0.75, the average of another trial's first 2 results"
     )
     assert (judged.rung, judged.better) == (None, ())
 

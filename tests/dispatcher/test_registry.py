@@ -207,11 +207,11 @@ def test_several_objectives_are_for_tuners_that_can() -> None:
     registry.check("tuner", "Optuna", {"sampler": "nsgaiii"}, several=True)
     registry.check("tuner", "Optuna", {"sampler": "CmaEs"})
     with pytest.raises(
-        registry.AlgorithmError, match="TPE optimises one objective; several can be"
+        registry.AlgorithmError, match="TPE optimizes one objective; several can be"
     ) as caught:
         registry.check("tuner", "tpe", {}, several=True)
     assert caught.value.path == ("name",) and "NSGA2, Optuna" in str(caught.value)
-    with pytest.raises(registry.AlgorithmError, match="CmaEsSampler optimises one objective") as caught:
+    with pytest.raises(registry.AlgorithmError, match="CmaEsSampler optimizes one objective") as caught:
         registry.check("tuner", "Optuna", {"sampler": "cma-es"}, several=True)
     assert caught.value.path == ("classArgs", "sampler")
 

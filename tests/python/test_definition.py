@@ -288,6 +288,7 @@ def test_numbers_of_numpy_are_stored_as_numbers() -> None:
         ("tuner.classArgs.seed", "tuner.classArgs.seed"),
         ("checkpoints.keepLast", "checkpoints"),
         ("nniManagerIp", "config.nniManagerIp"),
+        ("path.name", "name"),
     ],
 )
 def test_fields_are_named_as_arguments(field: str, argument: str) -> None:

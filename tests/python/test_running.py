@@ -177,6 +177,9 @@ def test_the_same_name_attaches_and_continues(
         Experiment(
             "mine.py:waits", SPACE, trials=3, maximize=True, tuner="GridSearch", name="my search"
         ).start()
+    with pytest.raises(nnimgr.ArgumentError, match=in_lines(r"unknown value False \(valid: auto, live,")):
+        nnimgr.tune("mine.py:square", SPACE, maximize=True, name="never", show=False)  # type: ignore[arg-type]
+    assert len(Index(Home.find()).entries()) == 1
     moved = folder.parent / "moved"
     shutil.copytree(folder, moved)
     monkeypatch.chdir(moved)

@@ -162,7 +162,7 @@ def test_a_pause_of_a_trial_that_waits_again_does_not_say_that_it_had_not_starte
     saving.life.wait_reason = "no room"
     saving.resume()
     saving.pause()
-    again = "a user paused it; no attempt of the trial was running then; the trial will continue from step 4"
+    again = "a user paused it; the trial waited for its next attempt; the trial will continue from step 4"
     assert (saving.trial.status, saving.trial.reason) == (S.PAUSED, again)
 
 

@@ -61,7 +61,7 @@ def test_a_trial_of_an_older_search_space_is_known_after_a_snapshot() -> None:
     apply(life.state, f.Recorded(life.state.number + 1, life.now, changed))
     copy = copy_of(life.state)
     assert list(copy.superseded) == [life.trial(1)]
-    reason = "the search space was replaced"
+    reason = "the search space or its constraints were changed"
     assert plan(copy, life.now).facts == (
         f.TargetMoved(trial_id=life.trial(1), kind=f.StopKind.SYSTEM, reason=reason),
     )

@@ -250,7 +250,7 @@ def test_a_new_search_space_cancels_what_is_not_placed() -> None:
     )
     assert life.ended()[life.trial(1)] == (
         S.SYS_CANCELED,
-        "the search space was replaced; the trial had not started",
+        "the search space or its constraints were changed; the trial had not started",
     )
     assert life.trial(0) in life.state.trials and life.state.budget == 3
 

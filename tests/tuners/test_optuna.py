@@ -304,7 +304,7 @@ def test_what_cannot_be_is_said(sampler: str, arguments: dict[str, Any], told: s
 def test_one_objective_is_all_that_some_samplers_take() -> None:
     tuner = OptunaTuner(sampler="CmaEs")
     tuner.set_objectives({"loss": "minimize"})
-    with pytest.raises(ValueError, match="CmaEsSampler optimises one objective; several can be given to TPE"):
+    with pytest.raises(ValueError, match="CmaEsSampler optimizes one objective; several can be given to TPE"):
         tuner.set_objectives(BOTH)
 
 

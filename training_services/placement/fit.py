@@ -125,9 +125,13 @@ def _scarce(
         parts[holder] = parts.get(holder, 0) + amount(each)
     holders = sorted(parts.items(), key=lambda item: (item[0][0], -item[1]))
     free = max(0.0, total - sum(parts.values()))
-    told = [f"{text(free)} {'is' if free == 1 else 'are'} free" if free >= _ROUNDING else "nothing is free"]
+
+    def are(part: float) -> str:
+        return f"{text(part)} {'is' if part == 1 else 'are'}"
+
+    told = [f"{are(free)} free"] if free >= _ROUNDING or not holders else []
     told += [
-        f"{text(part)} kept for {trial}, whose turn it is" if kept else f"{trial} has {text(part)}"
+        f"{are(part)} kept for {trial}, whose turn it is" if kept else f"{are(part)} used by {trial}"
         for (kept, trial), part in holders[:MOST_HOLDERS]
     ]
     if (more := len(holders) - MOST_HOLDERS) > 0:

@@ -120,8 +120,8 @@ def _results(group: Verbs[Parser]) -> None:
             "    The tuner of the running experiment ID learns from the results of another\n"
             "    program.\n"
             "--from KIND SOURCE\n"
-            "    The trials of another program become a new experiment, which does not run\n"
-            "    until you resume it. For that, it needs --config."
+            "    The trials of another program become a new experiment, which is stopped.\n"
+            "    If you give --config now, you can resume it later."
         ),
         examples=(
             "nnictl experiment import --filename results.json",

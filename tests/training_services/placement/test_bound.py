@@ -59,8 +59,8 @@ async def test_a_busy_machine_is_waited_for_while_others_are_free(fleet: Fleet) 
     running = continues(fleet, "aaaa1", "worker-1")
     waiting = continues(fleet, "bbbb2", "worker-1")
     assert reason(fleet, waiting) == (
-        "waits for 8 CPUs on worker-1, which has 8 CPUs: nothing is free, experiment contract trial aaaa1 "
-        f"has 8 CPUs{HAS_IT}"
+        "waits for 8 CPUs on worker-1, which has 8 CPUs: 8 CPUs are used by experiment contract trial "
+        f"aaaa1{HAS_IT}"
     )
     elsewhere = fleet.core.submit("cccc3")
     assert fleet.jobs("worker-2") == ["cccc3"] and is_placed(fleet, elsewhere)
@@ -85,7 +85,7 @@ async def test_jobs_of_one_machine_are_placed_in_order(fleet: Fleet) -> None:
     assert reason(fleet, jobs[1]) == reason(fleet, jobs[2])
     await finish(fleet, "worker-1", jobs[0])
     assert fleet.jobs("worker-1") == ["bbbb2"]
-    assert "trial bbbb2 has 8 CPUs" in reason(fleet, jobs[2])
+    assert "8 CPUs are used by experiment contract trial bbbb2" in reason(fleet, jobs[2])
     await finish(fleet, "worker-1", jobs[1])
     assert fleet.jobs("worker-1") == ["cccc3"]
 
@@ -96,7 +96,7 @@ async def test_only_the_first_waiting_jobs_of_a_machine_hear_a_new_reason(
     monkeypatch.setattr(bound, "FIRST", 2)
     jobs = [continues(fleet, f"t{number:04}", "worker-1") for number in range(5)]
     await finish(fleet, "worker-1", jobs[0])
-    told = [job_id for job_id in jobs[2:] if "t0001 has" in reason(fleet, job_id)]
+    told = [job_id for job_id in jobs[2:] if "t0001; " in reason(fleet, job_id)]
     assert told == jobs[2:4]
 
 

@@ -66,7 +66,7 @@ def test_a_gang_that_holds_several_parts_of_a_machine_is_named_once() -> None:
         ledger.hold(Need(experiment_id="x", job_id=member, gpus=None, cpus=4), HOSTS[0], ())
     waits = ledger.place(Need(experiment_id="x", job_id="x-bbbbb-1", gpus=None, cpus=1), HOSTS[0])
     assert isinstance(waits, Waits) and waits.reason == (
-        "waits for 1 CPU on ash, which has 8 CPUs: nothing is free, experiment x trial aaaaa has 8 CPUs"
+        "waits for 1 CPU on ash, which has 8 CPUs: 8 CPUs are used by experiment x trial aaaaa"
     )
 
 

@@ -76,7 +76,7 @@ async def test_a_job_that_fits_nowhere_does_not_hold_up_others(tmp_path: Path) -
     assert runs(fleet, submit(fleet, "cccc3", 1))  # on the machine where nothing is kept for the large one
     behind = submit(fleet, "dddd4", 1)
     assert "kept for experiment contract trial large, whose turn it is" in reason(fleet, behind)
-    assert "contract trial cccc3 has 1 CPU" in reason(fleet, behind)
+    assert "1 CPU is used by experiment contract trial cccc3" in reason(fleet, behind)
     await fleet.core.close(detach=True)
 
 
@@ -135,8 +135,8 @@ async def test_the_machine_where_something_is_kept_changes_when_it_leaves(tmp_pa
     fleet.core.service._queue.remove(seats["a"])  # type: ignore[union-attr]
     small = submit(fleet, "small", 1)
     assert reason(fleet, small) == (
-        "waits for 1 CPU on b, which has 4 CPUs: nothing is free, experiment contract trial "
-        f"{fleet.jobs('b')[0]} has 3 CPUs, 4 CPUs kept for experiment contract trial large, whose turn it is"
+        "waits for 1 CPU on b, which has 4 CPUs: 3 CPUs are used by experiment contract trial "
+        f"{fleet.jobs('b')[0]}, 4 CPUs are kept for experiment contract trial large, whose turn it is"
     )
     await fleet.core.close(detach=True)
 

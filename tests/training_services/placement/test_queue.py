@@ -69,7 +69,9 @@ async def test_cpus_and_memory_are_counted(tmp_path: Path) -> None:
     await fleet.open()
     jobs = await submit(fleet, *range(6))
     assert [len(fleet.jobs(name)) for name in fleet.machines] == [2, 2]
-    first, second = (f"experiment contract trial {each} has 3 CPUs" for each in fleet.jobs("worker-1"))
+    first, second = (
+        f"3 CPUs are used by experiment contract trial {each}" for each in fleet.jobs("worker-1")
+    )
     reason = last_reason(fleet, jobs[4])
     assert f"waits for 3 CPUs on worker-1, which has 8 CPUs: 2 CPUs are free, {first}, {second}" in reason
     assert "waits for 6 GiB of memory on worker-1, which has 16 GiB of memory: 4 GiB of memory" in reason
@@ -106,9 +108,8 @@ async def test_what_others_hold_counts(tmp_path: Path) -> None:
     await other.open()
     await submit(fleet, 1)
     (waits,) = [other.core.submit(trial(1))]
-    expected = (
-        "waits for 2 CPUs on a, which has 4 CPUs: 1 CPU is free, experiment contract trial t0001 has 3 CPUs"
-    )
+    expected = "waits for 2 CPUs on a, which has 4 CPUs: 1 CPU is free, 3 CPUs are used by experiment "
+    expected += "contract trial t0001"
     assert last_reason(other, waits) == expected
     await fleet.machines["a"].poll()
     await fleet.machines["a"].finish("contract-t0001-1")
@@ -132,7 +133,7 @@ async def test_who_needs_a_whole_machine_has_its_turn(tmp_path: Path) -> None:
         await small.machines["a"].finish(f"contract-{trial(number)}-1")
     await large.core.seen(JobPlaced, job)
     assert not small.jobs("a")
-    kept = "4 CPUs kept for experiment contract trial t0009, whose turn it is"
+    kept = "4 CPUs are kept for experiment contract trial t0009, whose turn it is"
     reasons = [fact.reason for fact in small.core.facts if isinstance(fact, JobWaiting)]
     assert any(kept in reason for reason in reasons), reasons
     for each in (small, large):
