@@ -88,7 +88,8 @@ async def test_the_signal_before_the_time_limit_ends_trials_in_time(platform: Sl
     # what Slurm does itself signalBefore the time limit
     platform.cluster.run("scancel", "--batch", "--signal=USR1", only_job(platform))
     lost = await core.seen(JobLost, job_id)
-    assert (lost.cause, lost.reason) == (Cause.PREEMPTED, "its host was stopped")
+    early = "its host was stopped: Slurm has ended its allocation early, as by scancel or for a preemption"
+    assert (lost.cause, lost.reason) == (Cause.PREEMPTED, early)
     assert len(core.metrics(job_id)) == 3
     await core.close(detach=False)
 

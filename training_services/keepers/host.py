@@ -195,7 +195,7 @@ class KeeperHost(abc.ABC):
         return None
 
     def departure(self) -> str | None:
-        """Return why the host ends, if the platform shows it, for the reason of the jobs lost with it."""
+        """Return why the host shuts down, if that is known, for the reason of the jobs lost with it."""
         return None
 
     @abc.abstractmethod

@@ -82,7 +82,7 @@ class KeeperLink:
             backlog=backlog,
             leased=lease is not None,
             verdict=verdict,
-            departure=departure,
+            departure=lambda: departure() if self.ending else None,
         )
         self.status: str | None = None
         self.facts: HostFacts | None = None

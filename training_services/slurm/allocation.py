@@ -306,8 +306,11 @@ class SlurmAllocation(Allocation):
         return self._left() if self.spoken else None
 
     def departure(self) -> str | None:
-        near = self._config.signal_lead + EARLY
-        return "its allocation has reached its time limit" if self.spoken and self._left() < near else None
+        if not self.spoken:
+            return None
+        if self._left() < self._config.signal_lead + EARLY:
+            return "its allocation has reached its time limit"
+        return "Slurm has ended its allocation early, as by scancel or for a preemption"
 
     @property
     def doubt(self) -> str | None:

@@ -113,7 +113,7 @@ def test_a_lost_job_says_why_its_host_ends(rig: Rig) -> None:
     job = rig.start().job_id
     rig.departure = "its pod was deleted"
     told = {**final(0, wire.HOST_LOST, None), "message": "its host was stopped"}
-    (lost, *_), _ = rig.sync({job: attempt(final=told)})
+    (lost, *_), _ = rig.sync({job: attempt(final=told)}, ending={"stays": False})
     assert isinstance(lost, JobLost) and lost.reason == "its host was stopped: its pod was deleted"
 
 
