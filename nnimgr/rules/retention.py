@@ -41,11 +41,14 @@ def borrows(checkpoint: CheckpointState) -> bool:
 def loans(state: ExperimentState, trial_id: str) -> Iterator[tuple[TrialState, CheckpointState]]:
     """Yield each trial that continues or will continue from a checkpoint of this trial, which may have ended,
     and its record of the checkpoint.
+
+    A trial that has saved a state of its own no longer needs the one that it began with.
     """
     for name in state.borrowing:
         borrower = state.trials[name]
+        origin = None if borrower.checkpoints else borrower.origin
         coming = None if borrower.next_leg is None else borrower.next_leg.checkpoint
-        for point in (borrower.origin, coming):
+        for point in (origin, coming):
             if point is not None and (point.origin.trial_id or name) == trial_id:
                 yield borrower, point
 

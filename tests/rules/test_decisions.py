@@ -114,6 +114,19 @@ def test_the_donor_keeps_a_checkpoint_until_the_heir_has_its_own() -> None:
     assert (gone.up_to, gone.keep) == (2, ())
 
 
+def test_a_further_decision_does_not_keep_what_the_present_leg_began_with() -> None:
+    donor, heir = members(checkpoints_kept=1)
+    donor.save(1)
+    exploit(heir, donor)
+    stopped(heir)
+    donor.save(2)
+    heir.start()
+    heir.save(5)
+    exploit(heir, donor, number=2)
+    (gone,) = (fact for fact in donor.save(3) if isinstance(fact, f.CheckpointsPruned))
+    assert (gone.up_to, gone.keep) == (1, ())
+
+
 def test_an_heir_that_is_lost_begins_the_leg_again() -> None:
     donor, heir = members()
     donor.report(0.8)
