@@ -73,7 +73,7 @@ class Witness:
             for shim in other.shims:
                 old = self.evidence.attempts[shim.job]
                 excused = (
-                    (old.unrecorded and old.place is None)
+                    any(each.unrecorded and each.place is None for each in (old, attempt))
                     or (old.forsaken and not old.parked)
                     or attempt.forsaken
                     or (self.evidence.leased and old.shim_killed)

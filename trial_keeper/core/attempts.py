@@ -75,7 +75,16 @@ class Attempts:
             if self._held.here(attempt):
                 for index, parameter in attempt.updates.items():
                     self._held.out.append(fx.Update(attempt.job, attempt.directory, index, parameter))
-            self._held.look(attempt)
+            if self._is_undone(attempt):
+                self._held.out.append(fx.Abort(attempt.job, attempt.directory))
+            else:
+                self._held.look(attempt)
+
+    def _is_undone(self, attempt: Attempt) -> bool:
+        """Return whether a shim may still start the attempt, although it was stopped before its start."""
+        stopped = attempt.stop is not None or attempt.baseless is not None
+        here = self._held.here(attempt) and not self.is_sought(attempt.job)
+        return stopped and here and not attempt.claimed
 
     def host_ends(self, now: float, order: Ending) -> None:
         """Stop all running attempts, and those that the server orders later, because the host shuts down."""
@@ -271,7 +280,7 @@ class Attempts:
             self._seals.seal(attempt, wire.HOST_LOST, _UNBEGUN)
         elif self.is_sought(attempt.job):
             self._seals.seal(attempt, wire.HOST_LOST, _UNKNOWN)
-        elif attempt.stop is not None or attempt.baseless is not None:
+        elif self._is_undone(attempt):
             self._held.put_off(now + RETRY_S, fx.Abort(attempt.job, attempt.directory))
         elif now < attempt.respawn_at:
             self._held.put_off(attempt.respawn_at, fx.Look(attempt.job, attempt.directory))

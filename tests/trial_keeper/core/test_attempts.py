@@ -121,6 +121,14 @@ def test_a_stop_before_the_claim_aborts_it(rig: Rig) -> None:
     assert final(rig)["reason"] == "never_started"
 
 
+def test_a_keeper_that_starts_again_aborts_at_once_what_was_to_be_aborted(rig: Rig) -> None:
+    rig.unclaimable = True
+    rig.order(start(1, JOB), stop(2, JOB))
+    rig.unclaimable = False
+    rig.start()
+    assert rig.claims[JOB].pid is None, "a shim can still claim the attempt"
+
+
 def test_a_delayed_abort_finds_the_shim_that_has_claimed_the_attempt_since(rig: Rig) -> None:
     rig.unclaimable = True
     rig.order(start(1, JOB), stop(2, JOB))
