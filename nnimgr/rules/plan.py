@@ -82,7 +82,10 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
         if trial.reuse is not None:
             yield from reuse_result(trial, trial.reuse)
         else:
-            yield from _then_prune(state, trial, settle(state, trial, now))
+            fact = settle(state, trial, now)
+            yield from _then_prune(state, trial, fact)
+            if _returns_loan(state, fact):
+                return
     for keeper_id in state.forsaken:
         keeper = state.keepers.get(keeper_id)
         if keeper is not None and keeper.silent is not None:
@@ -91,7 +94,10 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
     for trial_id in state.condemned:
         trial = state.trials[trial_id]
         if trial.job_id is None and not trial.closed_job:
-            yield from _then_prune(state, trial, end_unplaced(state, trial))
+            fact = end_unplaced(state, trial)
+            yield from _then_prune(state, trial, fact)
+            if _returns_loan(state, fact):
+                return
     yield from _aims(state, now)
     given_up = tuple(give_up_silent(state, now))
     yield from given_up or give_up_overdue(state, now)  # only one of the lists, because a job may be in both
@@ -101,6 +107,14 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
         yield from _run_again(state)
     elif not time_is_up(state, now):
         yield from confirm(state)
+
+
+def _returns_loan(state: ExperimentState, fact: f.Fact) -> bool:
+    """Return whether the fact ends a trial that keeps a checkpoint of another one.
+
+    If that trial ends next, what it may delete depends on this fact, which must be applied first.
+    """
+    return isinstance(fact, f.TrialEnded) and fact.trial_id in state.borrowing
 
 
 def _then_prune(state: ExperimentState, trial: TrialState, fact: f.Fact) -> Iterator[f.Fact]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -125,6 +126,24 @@ def test_a_further_decision_does_not_keep_what_the_present_leg_began_with() -> N
     exploit(heir, donor, number=2)
     (gone,) = (fact for fact in donor.save(3) if isinstance(fact, f.CheckpointsPruned))
     assert (gone.up_to, gone.keep) == (1, ())
+
+
+def test_a_donor_that_ends_after_its_heir_keeps_nothing_for_it() -> None:
+    heir, donor = members(checkpoints_kept=1)
+    life = heir.life
+    donor.save(1)
+    exploit(heir, donor)
+    donor.save(2)
+    life.take(f.StopRequested(trial_id=heir.id))
+    jobs = heir.job_id, donor.job_id
+    end = partial(f.JobEnded, signal=None, metrics=0, acked_cmd=life.cmd_seq, ended_at=life.now)
+    facts = life.take(
+        end(job_id=jobs[0], reason=f.EndReason.STOPPED, exit_code=None),
+        end(job_id=jobs[1], reason=f.EndReason.EXITED, exit_code=0),
+    )
+    assert [each.trial_id for each in facts if isinstance(each, f.TrialEnded)] == [heir.id, donor.id]
+    (gone,) = (fact for fact in facts if isinstance(fact, f.CheckpointsPruned))
+    assert (gone.job_id, gone.up_to, gone.keep) == (jobs[1], 1, ())
 
 
 def test_an_heir_that_is_lost_begins_the_leg_again() -> None:
