@@ -48,7 +48,8 @@ class ASHAScheduler(RankingScheduler):
 
     Rungs are at ``min_budget`` results, at ``eta`` times that number, and so on, below ``max_budget`` (None:
     no limit). A paused trial continues when it has become one of the best, because others have come. If no
-    trial continues any more, the best one of the highest rung does.
+    trial continues any more, the best one of the highest rung does. A fork is compared at the rungs that lie
+    after the checkpoint with which it begins.
 
     ``stop``: stop trials in place of pausing them. The best trial at a rung then always continues.
     """
@@ -70,6 +71,13 @@ class ASHAScheduler(RankingScheduler):
         self._arrivals = 0
 
     # ---- events -------------------------------------------------------------------------------------------
+
+    def trial_created(self, trial: Trial) -> Decisions:
+        rung = self._first
+        while rung <= trial.reports:  # a fork is not compared with results that it has not made itself
+            rung *= self._eta
+        self._next[trial.id] = rung
+        return None
 
     def result_reported(self, trial: Trial) -> Decisions:
         decisions: list[Decision] = []
@@ -114,7 +122,7 @@ class ASHAScheduler(RankingScheduler):
 
     def _reached(self, trial: Trial) -> int | None:
         """Return the rung that the trial has reached and at which it was not compared yet, or None."""
-        rung = self._next.setdefault(trial.id, self._first)
+        rung = self._next[trial.id]
         if rung > trial.reports or (self._end is not None and rung >= self._end):
             return None
         return rung

@@ -47,6 +47,8 @@ class HyperBandScheduler(RankingScheduler):
     after at least ``min_budget`` results, down to 0, and again. If no more trials come, the last bracket is
     complete.
 
+    A fork that begins with results of another trial joins no bracket, and runs to its end.
+
     A bracket does not wait for trials that have ended, that a user has paused, or whose host is silent. Such
     a trial is compared when it arrives.
     """
@@ -66,9 +68,13 @@ class HyperBandScheduler(RankingScheduler):
     # ---- events -------------------------------------------------------------------------------------------
 
     def trial_created(self, trial: Trial) -> Decisions:
-        if self._last is None or not self._last.room:
-            self._last = self._open()
-        bracket = self._brackets[trial.id] = self._last
+        if trial.reports:
+            bracket = _Bracket(0, 1, [])
+        else:
+            if self._last is None or not self._last.room:
+                self._last = self._open()
+            bracket = self._last
+        self._brackets[trial.id] = bracket
         bracket.room -= 1
         self._enter(bracket, trial, 0)
         return None

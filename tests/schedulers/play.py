@@ -25,11 +25,13 @@ class Play:
         self._reports: dict[str, int] = {}
         self._saved: dict[str, int] = {}
 
-    def create(self, *trial_ids: str, parameters: Any = None) -> list[m.Decided]:
+    def create(self, *trial_ids: str, parameters: Any = None, reports: int = 0) -> list[m.Decided]:
+        """Create trials, or forks that begin with the first ``reports`` results of another trial."""
         found = []
         for trial_id in trial_ids:
-            self._reports[trial_id] = self._saved[trial_id] = 0
-            found += self._tell(m.TrialCreated, trial_id=trial_id, parameters=json.dumps(parameters or {}))
+            self._reports[trial_id], self._saved[trial_id] = reports, 0
+            text = json.dumps(parameters or {})
+            found += self._tell(m.TrialCreated, trial_id=trial_id, parameters=text, reports=reports)
         return found
 
     def report(self, trial_id: str, *values: Any, saves: bool = False) -> list[m.Decided]:

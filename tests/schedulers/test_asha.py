@@ -38,6 +38,16 @@ def test_trials_are_promoted_when_enough_have_come() -> None:
     assert play.host.decided[-1].rung == 6
 
 
+def test_a_fork_is_compared_only_at_rungs_that_it_reaches_itself() -> None:
+    play = Play(ASHAScheduler(eta=2, max_budget=16))
+    play.create("a", "b")
+    assert said(play.report("a", 0.5)) == ["pause a"] and said(play.report("b", 0.9)) == []
+    play.create("fork", reports=4)
+    assert said(play.report("fork", *[0.1] * 3)) == []
+    assert said(play.report("fork", 0.1)) == ["pause fork"]
+    assert play.host.decided[-1].rung == 8
+
+
 def test_results_may_be_better_if_they_are_lower() -> None:
     play = Play(ASHAScheduler("minimize", eta=2))
     play.create("a", "b", "c")

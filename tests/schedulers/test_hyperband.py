@@ -33,6 +33,13 @@ def test_a_bracket_is_compared_when_its_last_trial_comes() -> None:
     assert play.resume("t7", "t6", "t5") == []
 
 
+def test_a_fork_joins_no_bracket() -> None:
+    play, _ = bracket()
+    assert play.create("fork", reports=2) == []
+    assert said(play.report("fork", *[0.9] * 6)) == []
+    assert len(play.report("t8", 0.45)) == 9
+
+
 def test_the_best_trials_go_on_to_the_end() -> None:
     play, _ = bracket()
     play.report("t8", 0.9)

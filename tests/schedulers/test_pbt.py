@@ -26,9 +26,7 @@ def test_the_worst_continues_from_the_best() -> None:
     play = population()
     (decided,) = play.report("d", 0.2, 0.1)
     assert (decided.kind, decided.donor, decided.checkpoint) == ("exploit", "a", (1, 1))
-    assert decided.reason == (
-        "report 2: rank 4 of 4 with 0.1; it continues from trial a with 0.9 at report 2"
-    )
+    assert decided.reason == ("report 2: rank 4 of 4 with 0.1; trial a has 0.9 at report 2")
     assert (decided.rung, decided.better) == (2, ("c", "b", "a"))
     parameters = json.loads(decided.parameters or "")
     assert parameters["own"] == "a" and parameters["x"] != 0.5 and 0 <= parameters["x"] <= 1
@@ -84,7 +82,7 @@ def test_a_silent_host_is_no_donor() -> None:
 def test_a_trial_without_a_number_is_the_worst() -> None:
     play = population()
     (decided,) = play.report("d", 0.9, math.nan)
-    assert decided.reason.startswith("report 2: rank 4 of 4 with no number; it continues from trial a")
+    assert decided.reason.startswith("report 2: rank 4 of 4 with no number; trial a has")
 
 
 def test_no_trial_is_replaced_before_half_of_them_were_compared() -> None:
