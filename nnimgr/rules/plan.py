@@ -77,27 +77,12 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
     yield from grow(state, now)
     for trial_id in state.reported:
         yield from take_results(state.trials[trial_id])
-    for trial_id in state.unsettled:
-        trial = state.trials[trial_id]
-        if trial.reuse is not None:
-            yield from reuse_result(trial, trial.reuse)
-        else:
-            fact = settle(state, trial, now)
-            yield from _then_prune(state, trial, fact)
-            if _returns_loan(state, fact):
-                return
+    yield from _settlements(state, now)
     for keeper_id in state.forsaken:
         keeper = state.keepers.get(keeper_id)
         if keeper is not None and keeper.silent is not None:
             for job in state.open_jobs_at(keeper_id):
                 yield from losses(job, f"{REMOVED}: {keeper.silent}", keepers=(keeper_id,))
-    for trial_id in state.condemned:
-        trial = state.trials[trial_id]
-        if trial.job_id is None and not trial.closed_job:
-            fact = end_unplaced(state, trial)
-            yield from _then_prune(state, trial, fact)
-            if _returns_loan(state, fact):
-                return
     yield from _aims(state, now)
     given_up = tuple(give_up_silent(state, now))
     yield from given_up or give_up_overdue(state, now)  # only one of the lists, because a job may be in both
@@ -109,12 +94,28 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
         yield from confirm(state)
 
 
-def _returns_loan(state: ExperimentState, fact: f.Fact) -> bool:
-    """Return whether the fact ends a trial that keeps a checkpoint of another one.
+def _settlements(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
+    """Yield what follows for trials whose attempt or pause has ended, or that end without an attempt.
 
-    If that trial ends next, what it may delete depends on this fact, which must be applied first.
+    Stop after the end of a trial that keeps a checkpoint of another one: what that other one may delete at
+    its own end depends on this fact, which has to be applied first.
     """
-    return isinstance(fact, f.TrialEnded) and fact.trial_id in state.borrowing
+    for trial_id in state.unsettled:
+        trial = state.trials[trial_id]
+        if trial.reuse is not None:
+            yield from reuse_result(trial, trial.reuse)
+            continue
+        fact = settle(state, trial, now)
+        yield from _then_prune(state, trial, fact)
+        if isinstance(fact, f.TrialEnded) and trial_id in state.borrowing:
+            return
+    for trial_id in state.condemned:
+        trial = state.trials[trial_id]
+        if trial.job_id is None and not trial.closed_job:
+            fact = end_unplaced(state, trial)
+            yield from _then_prune(state, trial, fact)
+            if isinstance(fact, f.TrialEnded) and trial_id in state.borrowing:
+                return
 
 
 def _then_prune(state: ExperimentState, trial: TrialState, fact: f.Fact) -> Iterator[f.Fact]:
