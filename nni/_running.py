@@ -208,6 +208,10 @@ def _has_constructor(kind: Any) -> bool:
 
 def run_object(stepped: Any, trial: Trial, setup: Callable[[Any], object] | None = None) -> None:
     """Step an object of the user's class, as ``run_class`` does. Call ``setup`` first, if it is given."""
+    if hasattr(stepped, "save") and not hasattr(stepped, "load"):
+        raise TypeError(
+            f"{type(stepped).__name__} has save(), but no load(state), which gets back what was saved"
+        )
     try:
         if setup is not None:
             setup(trial.parameters)

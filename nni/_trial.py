@@ -211,7 +211,8 @@ class Trial:
     def _report(self, caller: str, kind: str, sequence: int, metric: Any) -> None:
         record = self._record
         if record is None and os.environ.get("NNI_PLATFORM") is not None:
-            raise AssertionError(f"nni.get_next_parameter() needs to be called before {caller}")
+            end = "; its last call returned None: there was no further parameter set" if self._index else ""
+            raise AssertionError(f"nni.get_next_parameter() needs to be called before {caller}{end}")
         channel = self.custom_channel()
         if channel is not None:
             channel.send_metric(

@@ -44,4 +44,6 @@ def allowed(kind: str, context: Mapping[str, Any]) -> tuple[str, ...] | None:
     """Return the valid values, if a value must be one of a few; else None."""
     if kind not in ("literal_error", "enum"):
         return None
-    return tuple(str(context["expected"]).replace(" or ", ", ").replace("'", "").split(", "))
+    texts = str(context["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
+    # Configurations and requests have no True and False, but true and false.
+    return tuple(text.lower() if text in ("True", "False") else text for text in texts)

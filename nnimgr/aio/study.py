@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from types import TracebackType
 from typing import Any, overload
 
 import nnimgr
 from nnimgr.aio.running import Results, Run, Trial
 from nnimgr.aio.threads import Wrapper, function, in_thread, method, own, read
+from nnimgr.python.arguments import checks_arguments
 from nnimgr.python.asked import Array, Value
 from nnimgr.python.study import warn_of_fewer
 
@@ -149,10 +150,13 @@ class Study(Wrapper[nnimgr.Study]):
         self, trial: AskedTrial | list[AskedTrial], value: Value | list[Value] | Array, *, ask: int = 0
     ) -> list[AskedTrial]:
         """End a trial, or a list of trials, and ask for further ones, as ``nnimgr.Study.tell`` does."""
-        ended = trial.of if isinstance(trial, AskedTrial) else [each.of for each in trial]
+        ended: Any = trial.of if isinstance(trial, AskedTrial) else trial
+        if isinstance(trial, Sequence):  # what is no trial of this study is refused by ``nnimgr.Study.tell``
+            ended = [getattr(each, "of", each) for each in trial]
         asked = await in_thread(lambda: self.of.tell(ended, value, ask=ask), unused=_give_back)
         return [AskedTrial(trial) for trial in asked]
 
+    @checks_arguments
     async def optimize(
         self, function: Callable[..., Awaitable[Value | None]], trials: int | None = None
     ) -> None:

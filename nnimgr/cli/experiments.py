@@ -324,7 +324,7 @@ def archive(args: argparse.Namespace, terminal: Terminal) -> int:
     """Archive an experiment. Lists then leave it out, except with ``--all`` or while it runs."""
     entry = _label(args.id, {"archived": not args.undo})
     later = "" if args.undo or not runs(entry) else " It still runs, so lists show it until its end."
-    what = "is not archived, so lists show it" if args.undo else "is archived"
+    what = "is not archived any more" if args.undo else "is archived"
     terminal.info(f"Experiment {entry.id} {what}.{later}")
     return 0
 

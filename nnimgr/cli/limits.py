@@ -27,7 +27,7 @@ def ended_again(profile: Mapping[str, Any]) -> str | None:
     if failed > 0:
         remedy += "; or repeat" if remedy else " Repeat"
         remedy += f" the failed trials: nnictl trial retry {profile['id']} --failed"
-    return f"The experiment ended again at once: {profile['reason']}.{remedy}"
+    return f"The experiment ended at once: {profile['reason']}.{remedy}"
 
 
 def after_update(profile: Mapping[str, Any], title: str, *, was_done: bool) -> str | None:

@@ -196,6 +196,8 @@ def _how(job: Mapping[str, Any]) -> str:
     begun, ended = job["startedAt"], job["endedAt"]
     if (end := end_of(job)) is None:
         return "is being started" if begun is None else f"runs for {_span(begun, None)}"
+    if job["keeperId"] == ASK and job["exitCode"] is not None:
+        end = "its end was told"  # its program may run on
     span = "" if begun is None or ended is None else f"{_span(begun, ended)}, "
     cause = job.get("cause")  # members have none of their own
     addition = "" if cause in (None, "user_error") else f" ({cause.replace('_', ' ')})"
@@ -214,7 +216,7 @@ def _checkpoints(trial: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         return
     newest = saved[-1]
     step = "" if newest["step"] is None else f" at step {newest['step']}"
-    name = f"{newest['attempt']}.{newest['number']}"
+    name = f"number {newest['number']} of attempt {newest['attempt']}"
     kept = sum(each["state"] == "saved" for each in saved)
     yield "Checkpoints", f"{len(saved)} saved, {kept} kept; the newest is {name}{step}, {when(newest['at'])}"
 

@@ -78,6 +78,10 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
             terminal.say(f"{option} lists only trials with a usable result, and there are none{yet}.")
         if not trials and args.status:
             terminal.say(f"No trial is {' or '.join(args.status)}.")
+        if trials and (args.head or args.tail) and len(trials) < (args.head or args.tail):
+            terminal.info(
+                f"{len(trials)} trials have SUCCEEDED with a usable result. The others are left out."
+            )
         if not (args.head or args.tail or args.status) and _have_changed(trials, profile):
             trials, profile = list(all_trials(client, entry.id)), client.get("experiments", entry.id)
         _show(trials, profile, client, terminal)
@@ -124,10 +128,13 @@ def _show(
 
 
 def _seconds(trial: Mapping[str, Any], now: datetime) -> float | None:
+    """Return how long the attempts of a trial have run, without the pauses between them. None: not at all."""
     if trial["startedAt"] is None or trial["status"] == "PAUSED":
         return None
-    end = now if trial["endedAt"] is None else datetime.fromisoformat(trial["endedAt"])
-    return max(0.0, (end - datetime.fromisoformat(trial["startedAt"])).total_seconds())
+    spans = [(job["startedAt"], job["endedAt"]) for job in trial["jobs"] if job["startedAt"] is not None]
+    spans = spans or [(trial["startedAt"], trial["endedAt"])]  # of an imported trial
+    moments = [tuple(now if at is None else datetime.fromisoformat(at) for at in span) for span in spans]
+    return sum(max(0.0, (end - begin).total_seconds()) for begin, end in moments)
 
 
 def stop(args: argparse.Namespace, terminal: Terminal) -> int:

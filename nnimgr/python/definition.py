@@ -117,7 +117,7 @@ class Experiment:
             "maxRetries": retries,
             "stopWhen": stop,
             "gang": None if processes is None else {"processes": processes},
-            "preload": None if preload is None else list(preload),
+            "preload": None if preload is None else _modules(preload),
             "resident": resident or None,
             "confirmBest": {"top": confirm_best} if isinstance(confirm_best, int) else confirm_best,
             "sinks": None if sinks is None else [algorithm_field(each) for each in sinks],
@@ -226,6 +226,12 @@ def goal_fields(maximize: Goal, minimize: Goal) -> dict[str, Any]:
                 raise ArgumentError(f"{mode}: the metric {name!r} is given twice")
             objectives[str(name)] = mode
     return {"objectives": objectives}
+
+
+def _modules(preload: Sequence[str]) -> list[str]:
+    if isinstance(preload, str):
+        raise ArgumentError(f'preload: must be a list of modules, such as ["{preload}"]')
+    return list(preload)
 
 
 def _service(machines: Sequence[str | Mapping[str, Any]] | Mapping[str, Any] | None) -> dict[str, Any]:

@@ -171,6 +171,10 @@ class Study:
         if isinstance(trial, AskedTrial):
             pairs: list[tuple[AskedTrial, Any]] = [(trial, value)]
         else:
+            if not isinstance(trial, Sequence) or not all(isinstance(each, AskedTrial) for each in trial):
+                raise ArgumentError(
+                    "trial: must be a trial that ask() has returned, or a list of such trials"
+                )
             results = value.tolist() if hasattr(value, "tolist") else value
             if not isinstance(results, Sequence) or len(results) != len(trial):
                 raise ArgumentError("value: must be a list or an array with one result for each trial")
@@ -183,6 +187,7 @@ class Study:
             raise answer.late
         return answer.trials
 
+    @checks_arguments
     def optimize(self, function: Callable[..., Value | None], trials: int | None = None) -> None:
         """Run trials, one after the other: call ``function(params)`` and tell what it returns.
 

@@ -164,7 +164,11 @@ def _of_callable(trial: Callable[..., Any]) -> Work:
     if name is None or module is None:
         raise ArgumentError(
             f"trial: {trial!r} is neither a command, nor a function or class. "
-            f"Write a function that calls it, at the top level of a .py file. {_BY_VALUE}"
+            + (
+                f"Write a function that calls it, at the top level of a .py file. {_BY_VALUE}"
+                if callable(trial)
+                else "Pass the function itself, and not what a call of it returns"
+            )
         )
     if name == "<lambda>":
         raise ArgumentError(f"trial: a lambda cannot be found by name{_captures(trial)}. {_ELSEWHERE}")
@@ -181,6 +185,11 @@ def _of_callable(trial: Callable[..., Any]) -> Work:
     if isinstance(trial, type) and not hasattr(trial, "step"):
         raise ArgumentError(
             f"trial: the class {name} has no method 'step', which is called until its last step"
+        )
+    if isinstance(trial, type) and hasattr(trial, "save") and not hasattr(trial, "load"):
+        raise ArgumentError(
+            f"trial: the class {name} has the method 'save', but no 'load', which gets back what was saved. "
+            "Add load(self, state)"
         )
     file = _source(module)
     if file is None and isinstance(trial, BuiltinFunctionType):

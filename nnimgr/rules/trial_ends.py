@@ -457,7 +457,9 @@ def _pause(state: ExperimentState, trial: TrialState, before: int) -> timedelta:
 
 def end_unplaced(state: ExperimentState, trial: TrialState) -> f.Fact:
     assert trial.target is not None
-    state_then = "the trial was paused then" if trial.status is f.TrialStatus.PAUSED else _not_running(trial)
+    state_then = (
+        "the trial was paused before" if trial.status is f.TrialStatus.PAUSED else _not_running(trial)
+    )
     return _interrupted(state, trial, trial.target, f"{trial.target_reason}; {state_then}")
 
 

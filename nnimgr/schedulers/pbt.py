@@ -245,7 +245,7 @@ class PBTScheduler(RankingScheduler):
         member.next_loss = loss
         reason = (
             f"report {member.mark}: rank {rank + 1} of {len(ranked)} with {self.shown(member.loss or 0.0)}; "
-            f"it continues from trial {donor.trial.id} with {self.shown(loss)} at report {point.reports}"
+            f"trial {donor.trial.id} has {self.shown(loss)} at report {point.reports}"
         )
         parameters = self._parameters_of(member, donor, point)
         better = tuple(each.trial.id for each in ranked[max(0, rank - NAMED) : rank][::-1])

@@ -416,7 +416,7 @@ def test_resume_says_that_a_limit_is_used_up(server: FakeServer, capsys: pytest.
     server.on_resume = lambda: experiment.profile.update(ended)
     assert main(["resume", "abc"]) == 0
     assert capsys.readouterr().err == (
-        "WARNING: The experiment ended again at once: 10 of 10 trials. "
+        "WARNING: The experiment ended at once: 10 of 10 trials. "
         "Raise the limit: nnictl update trialnum abc --value 20\n"
     )
     ended["counts"] = {"SUCCEEDED": 8, "FAILED": 2}
@@ -426,11 +426,11 @@ def test_resume_says_that_a_limit_is_used_up(server: FakeServer, capsys: pytest.
     )
     ended |= {"reason": TUNER_EXHAUSTED, "counts": {"SUCCEEDED": 9}}
     assert main(["resume", "abc"]) == 0
-    assert capsys.readouterr().err == f"WARNING: The experiment ended again at once: {TUNER_EXHAUSTED}.\n"
+    assert capsys.readouterr().err == f"WARNING: The experiment ended at once: {TUNER_EXHAUSTED}.\n"
     ended |= {"reason": "a result reached 3", "config": {"trialCommand": "true", "stopWhen": {"metric": 3}}}
     assert main(["resume", "abc"]) == 0
     assert capsys.readouterr().err == (
-        "WARNING: The experiment ended again at once: a result reached 3. "
+        "WARNING: The experiment ended at once: a result reached 3. "
         "Change or remove stopWhen: nnictl update stopwhen abc --filename FILE\n"
     )
 

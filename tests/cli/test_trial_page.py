@@ -58,7 +58,10 @@ def test_a_page_has_everything_about_a_trial(server: FakeServer) -> None:
     assert "Parameters x=0" in lines
     assert any(line.startswith("Attempt 2 on gpu1, GPUs 0, 1, runs for ") for line in lines)
     assert "Attempt 1 on this machine, 1 min 5 s, exited with code 1: ValueError: boom" in lines
-    assert any(line.startswith("Checkpoints 1 saved, 1 kept; the newest is 1.3 at step 8") for line in lines)
+    assert any(
+        line.startswith("Checkpoints 1 saved, 1 kept; the newest is number 3 of attempt 1 at step 8")
+        for line in lines
+    )
     assert "Notice the trial was asked to save its state" in lines and "Note a note" in lines
     assert "Tags kept" in lines and "Files /data/abc/trials/ta" in lines
     assert "nnictl trial checkpoint ls abc -T 0 # its checkpoints" in lines
@@ -79,7 +82,8 @@ def test_a_page_of_a_trial_that_ran_elsewhere(server: FakeServer) -> None:
     job = {**JOB, "keeperId": "ask"}
     server.add("abc").trials = [{**detailed(status="FAILED", reason="bad", logPath=""), "jobs": [job]}]
     lines = in_a_terminal("trial", "show", "-T", "0").lines
-    assert "in a program of your own" in lines[5] and not any("nnictl log" in line for line in lines)
+    assert "in a program of your own, 1 min 5 s, its end was told" in lines[5]
+    assert not any("nnictl log" in line for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_labels_by_the_server(server: FakeServer, capsys: pytest.CaptureFixture[
         in capsys.readouterr().out
     )
     assert main(["experiment", "archive", "abc", "--undo"]) == 0
-    assert "Experiment abc is not archived, so lists show it." in capsys.readouterr().out
+    assert "Experiment abc is not archived any more." in capsys.readouterr().out
     assert main(["experiment", "tag", "zzz"]) == 1
     assert capsys.readouterr().err == (
         "ERROR: There is no experiment 'zzz'.\n  See: nnictl experiment list --all\n"

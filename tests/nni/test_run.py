@@ -279,6 +279,14 @@ class Net:
 """
 
 
+def test_a_class_that_saves_must_also_load(trial: Trial) -> None:
+    done = ran(trial, CLASS.replace("def load", "def loads"), "Net")
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        "TypeError: Net has save(), but no load(state), which gets back what was saved\n"
+    )
+
+
 def test_a_class_is_stepped_and_saved(trial: Trial) -> None:
     assert good(ran(trial, CLASS, "Net")) == "clean\n"
     assert reports(trial) == [

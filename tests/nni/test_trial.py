@@ -128,7 +128,8 @@ def test_a_second_parameter_set_is_none_and_lets_go_of_the_first(trial: Trial) -
     assert out.splitlines() == [
         "{'x': 0.5} 0.5",
         "None None",
-        "nni.get_next_parameter() needs to be called before report_final_result",
+        "nni.get_next_parameter() needs to be called before report_final_result; its last call returned "
+        "None: there was no further parameter set",
     ]
     asked = b'{"trial_job_id": "TT", "type": "REQUEST_PARAMETER", "sequence": 0, "parameter_index": 1}\n'
     assert trial.frames() == frame(asked)  # with this request, the experiment can note the fact on the trial

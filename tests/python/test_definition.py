@@ -53,6 +53,10 @@ class TopLevel:
         return 1.0
 
 
+class NoLoad:
+    step = save = print
+
+
 class NoStep:
     pass
 
@@ -180,6 +184,7 @@ def test_the_goal(goals: dict[str, Any], fields: dict[str, Any]) -> None:
         ({"hours": -1}, "hours: must be a number greater than 0, not -1"),
         ({"hours": float("nan")}, "hours: must be a number greater than 0, not nan"),
         ({"machines": "gpu1"}, "machines: must be a list"),
+        ({"preload": "torch"}, r'preload: must be a list of modules, such as \["torch"\]'),
         ({"trial": "top_level"}, "trial: 'top_level' is read as a command, and there is no such command"),
         ({"machines": ["gpu1:ssh"]}, "machines: 'gpu1:ssh' is not of the form"),
         ({"space": {"x": space.choice([object()])}}, "space: a value of type object cannot be stored"),
@@ -370,6 +375,8 @@ def test_functions_and_classes_are_found_by_file_and_name() -> None:
         ),
         (max, "max is built into Python and has no .py file. Write a function that calls it"),
         (NoStep, "the class NoStep has no method 'step'"),
+        (NoLoad, "the class NoLoad has the method 'save', but no 'load'"),
+        (1, "1 is neither a command, nor a function or class. Pass the function itself"),
         (functools.partial(top_level), "functools.partial.* is neither a command, nor a function"),
         (
             "tests.python.test_definition:missing",

@@ -99,6 +99,10 @@ def test_an_array_has_a_result_for_each_trial(study: Study) -> None:
             study.tell(trials, wrong)
         told = "value: must be a list or an array with one result for each trial"
         assert caught.value.sentence == told
+    with pytest.raises(ArgumentError, match="trial: must be a trial that ask"):
+        study.tell(99, 3.0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"optimize\(\) has no argument 'n_trials'; did you mean trials"):
+        study.optimize(print, n_trials=3)  # type: ignore[call-arg]
     assert len(study.tell(trials, np.array([1.5, 2.5, 3.5]), ask=2)) == 2
     assert [each.value for each in study.results][:3] == [1.5, 2.5, 3.5]
 
