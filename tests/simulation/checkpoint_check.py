@@ -256,6 +256,8 @@ class CheckpointCheck:
         if curve.coming is not None:
             self._kernel.fail(f"trial {fact.trial_id} does not begin its leg from {curve.coming}: {fact}")
         lent = curve.origin if curve.origin is not None and curve.origin.trial_id != fact.trial_id else None
+        if lent is not None and curve.marks and not self.copies.is_copied(lent):
+            lent = None  # nobody keeps its files on the host any more
         held = [*([lent] if lent else []), *curve.marks] if evidence.phased is None else []
         usable = [mark for mark in held if self.copies.is_usable(mark)]
         heard = [
