@@ -79,9 +79,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
         if not trials and args.status:
             terminal.say(f"No trial is {' or '.join(args.status)}.")
         if trials and (args.head or args.tail) and len(trials) < (args.head or args.tail):
-            terminal.info(
-                f"{len(trials)} trials have SUCCEEDED with a usable result. The others are left out."
-            )
+            terminal.info("No other trial has SUCCEEDED with a usable result.")
         if not (args.head or args.tail or args.status) and _have_changed(trials, profile):
             trials, profile = list(all_trials(client, entry.id)), client.get("experiments", entry.id)
         _show(trials, profile, client, terminal)
