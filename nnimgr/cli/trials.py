@@ -126,13 +126,10 @@ def _show(
 
 
 def _seconds(trial: Mapping[str, Any], now: datetime) -> float | None:
-    """Return how long the attempts of a trial have run, without the pauses between them. None: not at all."""
     if trial["startedAt"] is None or trial["status"] == "PAUSED":
         return None
-    spans = [(job["startedAt"], job["endedAt"]) for job in trial["jobs"] if job["startedAt"] is not None]
-    spans = spans or [(trial["startedAt"], trial["endedAt"])]  # of an imported trial
-    moments = [tuple(now if at is None else datetime.fromisoformat(at) for at in span) for span in spans]
-    return sum(max(0.0, (end - begin).total_seconds()) for begin, end in moments)
+    end = now if trial["endedAt"] is None else datetime.fromisoformat(trial["endedAt"])
+    return max(0.0, (end - datetime.fromisoformat(trial["startedAt"])).total_seconds())
 
 
 def stop(args: argparse.Namespace, terminal: Terminal) -> int:

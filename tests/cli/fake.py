@@ -14,12 +14,19 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from nnimgr.api.models.trials import Trial as TrialRow
+from nnimgr.api.models.trials import TrialDetail
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry
 from nnimgr.store.location import database_path
 from tests.trial_keeper.harness import DEADLINE_S, LocalServer
 
 CANCELLED = {"status": "SYS_CANCELED", "reason": "the experiment was stopped"}
+# fields of a trial that lists of trials do not have
+_OF_ONE = {
+    str(TrialDetail.model_fields[name].alias)
+    for name in TrialDetail.model_fields.keys() - TrialRow.model_fields.keys()
+}
 CREATED_AT = "2026-01-02T03:04:05+00:00"
 
 
@@ -457,6 +464,10 @@ def _files(experiment: FakeExperiment) -> dict[str, Any]:
     return {"attempt": 1, "files": files, "complete": True}
 
 
+def _without(item: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    return {name: value for name, value in item.items() if name not in names}
+
+
 def _page(trials: list[dict[str, Any]], query: dict[str, list[str]]) -> dict[str, Any]:
     found = [item for item in trials if item["status"] in query.get("status", [item["status"]])]
     if "search" in query:
@@ -469,4 +480,5 @@ def _page(trials: list[dict[str, Any]], query: dict[str, list[str]]) -> dict[str
         valued.sort(key=lambda item: float(item["finalValue"]), reverse=descending)
         found = valued + [item for item in found if item["finalValue"] is None]
     offset = int(query.get("offset", ["0"])[0])
-    return {"total": len(found), "trials": found[offset : offset + min(2, int(query["limit"][0]))]}
+    page = found[offset : offset + min(2, int(query["limit"][0]))]
+    return {"total": len(found), "trials": [_without(item, _OF_ONE) for item in page]}

@@ -104,17 +104,6 @@ def test_add(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert said.err == "WARNING: lr is 50, outside loguniform [0.001, 1].\n"
 
 
-def test_the_time_of_a_trial_has_no_pauses(server: FakeServer) -> None:
-    begin, end = "2026-01-02T03:00:00+00:00", "2026-01-02T04:00:00+00:00"
-    jobs = [
-        {"startedAt": begin, "endedAt": "2026-01-02T03:00:40+00:00"},
-        {"startedAt": "2026-01-02T03:59:50+00:00", "endedAt": end},
-        {"startedAt": None, "endedAt": end},
-    ]
-    server.add("abc").trials = [trial("ta", 0, startedAt=begin, endedAt=end, jobs=jobs)]
-    assert " 50 s " in in_a_terminal("trial", "ls").lines[1]
-
-
 def test_fork(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.add("abc").trials = [trial("ta", 0, parameters={"lr": 0.1, "net": "a"})]
     assert main(["trial", "fork", "-T", "0"]) == 0
