@@ -81,7 +81,7 @@ def select(
 ) -> IndexEntry:
     """Return the experiment that ``word`` names. Without ``word``, return the only running experiment.
 
-    If no experiment runs, return the newest that was not stopped while it ran, and name it to a person,
+    If no experiment runs, return the newest that no user stopped while it ran, and name it to a person,
     except with ``quiet``. ``port`` limits the choice to the experiments of that port. ``to_change``: the
     command works only for an experiment that is not stopped and can run trials; without ``word``, it must be
     the only one. Raise ClientError if no experiment fits, or several do.
@@ -129,14 +129,14 @@ def _why_chosen(entry: IndexEntry) -> str:
 
     if entry.status == "STOPPED" and is_detached(entry.directory):
         return "whose trials continue without a server"
-    return "the newest that was not stopped while it ran"
+    return "the newest that no user stopped while it ran"
 
 
 def _why_not_chosen(entry: IndexEntry) -> str:
     """Return why a newer experiment is not taken, as the end of a sentence."""
     if entry.archived:
         return "it is archived"
-    return "it was stopped while it ran" if has_database(entry.directory) else "its files are gone"
+    return "a user stopped it while it ran" if has_database(entry.directory) else "its files are gone"
 
 
 def _may_surprise(entry: IndexEntry, entries: Mapping[str, IndexEntry]) -> bool:
@@ -330,7 +330,7 @@ def _to_change(entries: Mapping[str, IndexEntry], port: int | None) -> list[Inde
 
 
 def _to_read(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexEntry]:
-    """Return the running experiments. If none runs, return the newest that was not stopped while it ran."""
+    """Return the running experiments. If none runs, return the newest that no user stopped while it ran."""
     if running := [entry for entry in _opened(entries, port) if runs(entry)]:
         return running
     for entry in newest_first(each for each in entries.values() if port in (None, each.port)):

@@ -55,8 +55,8 @@ def other_version(sentence: str, pids: Sequence[int]) -> ClientError:
     """
     which = "the server is" if len(pids) == 1 else "the server of this experiment is"
     return ClientError(
-        f"{sentence}, so {which} of another version of nnimgr than this command.",
-        "Without a server, trials continue, and the next nnictl command opens their experiments again.",
+        f"{sentence}, so {which} of another version of nnimgr than this command. Trials continue without a "
+        "server, and the next nnictl command opens their experiments again.",
         mend=f"Replace it: kill {' '.join(map(str, pids))} && {{command}}" if pids else None,
     )
 

@@ -22,6 +22,7 @@ from yaml.reader import ReaderError
 
 from nnimgr.config.problems import ConfigError, Problem, dotted
 from nnimgr.config.yaml_faults import sentence_of
+from nnimgr.spelling import nearest
 
 __all__ = ["Document", "KeyPath", "number_hint", "number_hint_at", "read_document", "to_yaml"]
 
@@ -243,7 +244,9 @@ def read_document(file: Path) -> Document:
     try:
         text = io.TextIOWrapper(io.BytesIO(_content(file)), encoding="utf-8-sig").read()
     except FileNotFoundError:
-        raise ConfigError([Problem(message="this file does not exist", file=file)]) from None
+        names = [path.name for path in file.parent.glob("*.*")] if file.parent.is_dir() else []
+        near = nearest(file.name, sorted(names))
+        raise ConfigError([Problem(message="this file does not exist", file=file, nearest=near)]) from None
     except IsADirectoryError:
         raise ConfigError([Problem(message=f"this is a folder{_file_in(file)}", file=file)]) from None
     except UnicodeDecodeError as error:

@@ -67,6 +67,7 @@ _CALLS = (
     (r"nnictl trial checkpoint ls (\S+) -T (\w+)", rf'{_RUN}.trials["\2"].checkpoints'),
     (r"nnictl trial resume (\S+) -T (\w+)", rf'{_RUN}.trials["\2"].resume()'),
     (r"nnictl resume ([\w-]+)", rf"{_RUN}.resume()"),
+    (r"\{command\} --port (\d+)", r"server=\1"),
     (r"resume it first$", "resume it first, with resume() of its Run"),
     (r'--raise-limit \("raiseLimit": true in REST\)', "raise_limit=True"),
     (r"; if trialCommand is wrong, start a new experiment instead", ""),

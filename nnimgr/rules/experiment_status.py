@@ -77,9 +77,9 @@ def _stopped(state: ExperimentState) -> str:
     """
     match state.status:
         case f.ExperimentStatus.DONE:
-            return f"a user stopped it after it was DONE: {state.reason}"
+            return f"it was stopped after it was DONE: {state.reason}"
         case f.ExperimentStatus.ERROR:
-            return f"a user stopped it after it had ended with ERROR: {state.reason}"
+            return f"it was stopped after it had ended with ERROR: {state.reason}"
     return STOPPED_BY_USER
 
 

@@ -18,10 +18,9 @@ def test_a_field_that_the_server_does_not_send(
     experiment = server.add("abc")
     experiment.trials = [trial("aaaaa", 0)]
     assert main(["trial", "show", "-T", "0"]) == 1
-    first, second, mend = capsys.readouterr().err.splitlines()
+    first, mend = capsys.readouterr().err.splitlines()
     assert first.startswith("ERROR: The server's answer has no field 'retriedAs' (nnimgr.cli.trial_page, l")
-    assert first.endswith("), so the server is of another version of nnimgr than this command.")
-    assert second.startswith("ERROR: Without a server, trials continue")
+    assert "), so the server is of another version of nnimgr than this command. Trials continue" in first
     assert mend == f"{MEND}trial show -T 0"
 
 

@@ -182,14 +182,14 @@ async def test_a_stopped_experiment_that_no_id_has_chosen_is_named_to_people(
     server: FakeServer, tmp_path: Path
 ) -> None:
     await add_ended(server, "bad", tmp_path, "failures")
-    told = 'INFO: No experiment is running. This is "a name" (bad), the newest that was not stopped '
+    told = 'INFO: No experiment is running. This is "a name" (bad), the newest that no user stopped '
     told += "while it ran."
     for words, is_told in ((("trial", "ls"), True), (("trial", "ls", "bad"), False)):
         seen = await asyncio.to_thread(in_a_terminal, *words, columns=120)
         assert (seen.code, told in seen.lines) == (0, is_told)
     assert told not in (await asyncio.to_thread(in_a_pipe, "trial", "ls")).text
     await add_ended(server, "newest", tmp_path, "user")
-    for said in ("it was stopped while it ran", "its files are gone", "it is archived"):
+    for said in ("a user stopped it while it ran", "its files are gone", "it is archived"):
         if said == "its files are gone":
             database_path(tmp_path / "newest").unlink()
         Index(server.home).update("newest", archived=said == "it is archived")
@@ -203,7 +203,7 @@ def test_help_says_which_experiment_is_chosen_without_an_id(capsys: pytest.Captu
     readers = (["trial", "ls"], ["experiment", "show"], ["experiment", "save"])
     changers = (["update", "trialnum"], ["trial", "add"], ["machine", "ls"], ["stop"])
     for verbs, rule in (
-        (readers, "the newest that was not stopped while it ran"),
+        (readers, "the newest that no user stopped while it ran"),
         (changers, "the one that is DONE, if there is just one"),
     ):
         for words in verbs:

@@ -432,7 +432,7 @@ async def test_what_others_change_in_the_index_is_seen(server: Server) -> None:
         assert (seen.served, seen.port, seen.trial_concurrency, seen.max_trial_number) == (False, 9090, 2, 1)
         assert seen.counts == {"SUCCEEDED": 1} and seen.best_trial_id is not None
         assert (seen.status, seen.optimize_mode) == (E.STOPPED, "maximize")
-        assert seen.owner is not None and seen.reason == "a user stopped it after it was DONE: 1 of 1 trials"
+        assert seen.owner is not None and seen.reason == "it was stopped after it was DONE: 1 of 1 trials"
         earlier = "status = 'DONE', reason = 'done: all 1 trials were created'"
         path = database_path(server.home.path / theirs)
         with contextlib.closing(sqlite3.connect(path)) as database, database:

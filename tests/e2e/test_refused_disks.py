@@ -99,7 +99,7 @@ def test_a_stopped_experiment_on_a_read_only_disk_can_be_looked_at_but_not_resum
         work.remount("ro")
         with scene(tmp_path, port=server.port) as here:
             assert (here.said(), here.trial()["status"]) == (
-                "a user stopped it after it was DONE: 1 of 1 trials",
+                "it was stopped after it was DONE: 1 of 1 trials",
                 "SUCCEEDED",
             )
             answer = here.server.call("POST", f"{here.url}/resume")

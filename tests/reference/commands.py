@@ -20,7 +20,7 @@ a wrong option and 130 after Ctrl-C. An option may be shortened to a unique begi
 errors is a command: one that mends the error, or the help of the command that was typed.
 
 - An experiment (`ID`) is named by its id, the unique beginning of its id, or its name. Without a name, the
-  command takes the running experiment, or else the newest that was not stopped while it ran. A command
+  command takes the running experiment, or else the newest that no user stopped while it ran. A command
   that changes an experiment takes the running one, or else the one that is DONE, if there is just one.
 - A trial (`TRIAL`) is named by its number, its id, or the unique beginning of its id.
 - If a name is ambiguous, the candidates are listed.

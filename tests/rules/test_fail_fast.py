@@ -77,7 +77,7 @@ def test_a_stop_after_the_end_keeps_why_the_experiment_ended() -> None:
     life.take(f.ExperimentStopRequested())
     assert (life.state.status, life.state.reason) == (
         E.STOPPED,
-        "a user stopped it after it was DONE: 1 of 1 trials",
+        "it was stopped after it was DONE: 1 of 1 trials",
     )
 
 

@@ -180,7 +180,7 @@ def test_detach_without_a_trial_that_runs_is_a_stop() -> None:
     life.end(0)
     life.take(f.ExperimentStopRequested(detach=True))
     assert life.state.status is E.STOPPED
-    assert life.state.reason == "a user stopped it after it was DONE: 1 of 1 trials"
+    assert life.state.reason == "it was stopped after it was DONE: 1 of 1 trials"
 
 
 def test_detach_leaves_the_trials_running() -> None:

@@ -36,7 +36,7 @@ _NNIS_ALONE = {
 }
 
 
-DEFAULT_EXPERIMENT = "default: the running one; else the newest that was not stopped while it ran"
+DEFAULT_EXPERIMENT = "default: the running one; else the newest that no user stopped while it ran"
 DEFAULT_TO_CHANGE = "default: the running one; else the one that is DONE, if there is just one"
 _PROGRAM = "nnictl"
 # Beginnings of messages of argparse. It reports a missing argument before an option that does not exist.
