@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from trial_keeper.core.identity import Identity
     from trial_keeper.core.stops import Stops
 
-LAST_WORDS_S = 5.0  # longest wait for the server to confirm the ends on a host that shuts down
+LAST_WORDS_S = 5.0  # shortest wait for the server to confirm the ends on a host that shuts down
 MARGIN_S = 5.0  # the keeper exits this long before all processes of a host that shuts down are killed
 DONE = "the host is about to shut down"
 
@@ -80,9 +80,9 @@ class Stay:
     def wind_up(self, now: float) -> None:
         """Order the keeper's exit when its work is done, because its host shuts down.
 
-        The keeper waits, for at most LAST_WORDS_S after the last end, until the server has confirmed the ends
-        of all attempts. Then it stays while the server copies files from here, until MARGIN_S before the host
-        kills all its processes.
+        The keeper waits until the server has confirmed the ends of all attempts, and has copied the files
+        that it needs from here, but only until MARGIN_S before the host kills all its processes, or
+        LAST_WORDS_S after the last end.
         """
         if self._held.live():
             return
@@ -114,8 +114,7 @@ class Stay:
         """Return the time at which the keeper exits, even if its work is not done, as its host shuts down."""
         if self._idle_since is None or self._held.live():
             return None
-        last_words = self._idle_since + LAST_WORDS_S
-        return max(last_words, self._until - MARGIN_S) if self._heard else last_words
+        return max(self._idle_since + LAST_WORDS_S, self._until - MARGIN_S)
 
     def times(self) -> Iterator[float]:
         """Yield the times at which ``tick`` or ``wind_up`` has work."""
