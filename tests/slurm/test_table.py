@@ -27,7 +27,11 @@ def test_why_an_allocation_waits_is_one_sentence() -> None:
     sentence = "waits in partition gpu: the nodes that it needs are in use; 2 jobs are before it"
     assert why_pending(table, row) == sentence
     unknown = row._replace(reason="(SomeNewCode, more)", priority=99)
-    assert why_pending(table, unknown) == "waits in partition gpu: Slurm says SomeNewCode"
+    assert why_pending(table, unknown) == "waits in partition gpu: Slurm says SomeNewCode, more"
+    drained = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+    assert why_pending(table, row._replace(reason=drained, priority=99)).endswith(f"Slurm says {drained}")
+    known = row._replace(reason="(ReqNodeNotAvail, UnavailableNodes:n1)", priority=99)
+    assert why_pending(table, known).endswith("the nodes that it needs are not available")
 
 
 def test_an_allocation_is_known_by_name_and_comment() -> None:

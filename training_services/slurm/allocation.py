@@ -21,6 +21,7 @@ from training_services.slurm.config import SlurmConfig
 from training_services.slurm.script import launch_of
 from training_services.slurm.site import Site
 from training_services.slurm.table import NODE_FAIL, End, Row, end_of, why_pending
+from training_services.slurm.time_limit import TimeLimit
 
 __all__ = ["SlurmAllocation", "pilot_of"]
 
@@ -72,7 +73,7 @@ class SlurmAllocation(Allocation):
         self._slurm_id, self._address = launch_of(instance), address_of(instance)
         self._manager: Mapping[str, Any] = {}
         self._heard_at = float("-inf")
-        self._ends_at: float | None = None
+        self._limit = TimeLimit(site.notes(keeper_id), lambda: site.limit)
         self._news = asyncio.Event()
         self._doubt: str | None = None
         self._submitting: asyncio.Future[str] | None = None
@@ -134,6 +135,8 @@ class SlurmAllocation(Allocation):
         loop = asyncio.get_running_loop()
         table, row = self._site.login.table, self._row()
         end = None if row is None else end_of(row.state, row.job_id, vacated=self._vacated())
+        if end is not None and end.cause is Cause.INFRASTRUCTURE and self._was_signalled():
+            end = End(f"{self.host.name} has reached its time limit", Cause.PREEMPTED)
         self._doubt = None
         if end is None and row is not None and row.state == NODE_FAIL:
             self._doubt = f"its node has failed, says Slurm; it is not known whether {self.host.name} runs on"
@@ -144,6 +147,10 @@ class SlurmAllocation(Allocation):
             await asyncio.sleep(SURVIVED_S - quiet)
             return await self._judge()
         return end
+
+    def _was_signalled(self) -> bool:
+        """Return whether the signal before the time limit can have ended the keeper."""
+        return self.spoken and self._limit.left < self._config.signal_lead
 
     def _was_known_before(self, at: float) -> bool:
         """Return whether Slurm knew the allocation before this table was read."""
@@ -169,7 +176,7 @@ class SlurmAllocation(Allocation):
                     return end
         if self._vacated():
             return End("Slurm no longer knows the allocation, and its keeper has ended", Cause.INFRASTRUCTURE)
-        if self._left() < -OVERTIME:
+        if self._limit.left < -OVERTIME:
             return End("its time limit is over, and Slurm no longer knows it", Cause.PREEMPTED)
         self._doubt = f"Slurm no longer knows {self.host.name}, and its keeper does not call"
         return None
@@ -227,7 +234,7 @@ class SlurmAllocation(Allocation):
         self._heard_at = loop.time()
         if not self.spoken:
             self.spoken = True
-            self._ends_at = loop.time() + self._site.limit.total_seconds()
+            self._limit.begin()
             if self._row() is None:
                 self._site.login.look_for_new()
 
@@ -264,23 +271,16 @@ class SlurmAllocation(Allocation):
     def seen(self) -> None:
         row, table = self._row(), self._site.login.table
         if row is not None and table is not None and row.left is not None and row.alive and not row.pending:
-            self._ends_at = table.at + row.left.total_seconds()
+            self._limit.correct(table.at, row.left)
         self._news.set()
         self._seen(self.keeper_id)
-
-    def _left(self) -> timedelta:
-        """Return the time until the time limit, negative after it."""
-        loop = asyncio.get_running_loop()
-        if self._ends_at is None:
-            self._ends_at = loop.time() + self._site.limit.total_seconds()
-        return timedelta(seconds=self._ends_at - loop.time())
 
     def obstacle(self) -> str | None:
         if not self.spoken:
             return f"waits: {self._why_absent()}"
         if self._doubt is not None:
             return f"waits: {self._doubt}"
-        left = self._left() - self._config.signal_lead
+        left = self._limit.left - self._config.signal_lead
         longest = self._context.max_trial_duration
         if left <= timedelta(0):
             return f"waits: {self.host.name} takes no more trials, because its time limit is near"
@@ -303,12 +303,12 @@ class SlurmAllocation(Allocation):
     @property
     def left(self) -> timedelta | None:
         """Time until the time limit; None if the allocation has not begun."""
-        return self._left() if self.spoken else None
+        return self._limit.left if self.spoken else None
 
     def departure(self) -> str | None:
         if not self.spoken:
             return None
-        if self._left() < self._config.signal_lead + EARLY:
+        if self._limit.left < self._config.signal_lead + EARLY:
             return "its allocation has reached its time limit"
         return "Slurm has ended its allocation early, as by scancel or for a preemption"
 

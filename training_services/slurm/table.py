@@ -39,6 +39,7 @@ _REASONS = {
     "JobHeldAdmin": "an administrator holds it",
     "PartitionDown": "the partition is down",
     "PartitionInactive": "the partition takes no jobs",
+    "PartitionConfig": "it asks for what the nodes of the partition do not have",
     "PartitionNodeLimit": "it asks for more than the partition allows",
     "PartitionTimeLimit": "timeLimit is longer than the partition allows",
     "ReqNodeNotAvail": "the nodes that it needs are not available",
@@ -47,6 +48,7 @@ _REASONS = {
     "Reservation": "it waits for its reservation",
     "InvalidAccount": "its account is not valid",
     "InvalidQOS": "its QOS is not valid",
+    "QOSMaxWallDurationPerJobLimit": "timeLimit is longer than the QOS allows",
     "QOSMaxJobsPerUserLimit": "the QOS lets no more jobs of this user run",
     "QOSMaxCpuPerUserLimit": "the QOS gives this user no more CPUs",
     "QOSMaxGRESPerUser": "the QOS gives this user no more GPUs",
@@ -152,8 +154,9 @@ def parse_left(text: str) -> timedelta | None:
 
 def why_pending(table: Table, row: Row) -> str:
     """Return why a job waits in Slurm's queue, as the end of a sentence."""
-    code = row.reason.strip("()").partition(",")[0]
-    reason = _REASONS.get(code) or f"Slurm says {code}"
+    said = row.reason.removeprefix("(").removesuffix(")") if row.reason.startswith("(") else row.reason
+    # Details of a code may follow it after a comma. Other reasons are whole sentences.
+    reason = _REASONS.get(said) or _REASONS.get(said.partition(",")[0]) or f"Slurm says {said}"
     before = table.before(row)
     jobs = "" if not before else f"; {before} {'job is' if before == 1 else 'jobs are'} before it"
     return f"waits in partition {row.partition}: {reason}{jobs}"
