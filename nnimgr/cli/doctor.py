@@ -10,6 +10,7 @@ import asyncio
 import dataclasses
 import logging
 import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,10 @@ def doctor(args: argparse.Namespace, terminal: Terminal) -> int:
         raise ClientError(f"The training service cannot be used: {error}") from error
     # Discard log messages, because they would repeat the findings of the checks.
     logging.getLogger().addHandler(logging.NullHandler())
-    findings = asyncio.run(_examine(config, service, terminal))
+    try:
+        findings = asyncio.run(_examine(config, service, terminal))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
     faults = [finding for finding in findings if finding.level == "FAULT"]
     if terminal.as_json:
         terminal.json([dataclasses.asdict(finding) for finding in findings])
@@ -58,6 +62,10 @@ def doctor(args: argparse.Namespace, terminal: Terminal) -> int:
 async def _examine(config: ExperimentConfig, service: Any, terminal: Terminal) -> list[Finding]:
     from nnimgr.doctor import examine
 
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if task is not None:
+            loop.add_signal_handler(number, task.cancel)  # as for SIGINT, so that nothing is left
     findings: list[Finding] = []
     waits: dict[str, str] = {}  # machine -> what its test trial waits for
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import io
+import os
+import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -153,6 +155,24 @@ def test_people_are_told_what_the_doctor_does(
     Path("exp.yml").write_text(CONFIG)
     terminal = Terminal(as_json=False, err=Screen())
     assert doctor.doctor(argparse.Namespace(nni=False, config="exp.yml"), terminal) == 0
+
+
+def test_a_doctor_that_is_terminated_leaves_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    removed = []
+
+    async def examine(config: object, service: object, **_: object) -> AsyncIterator[Finding]:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(DEADLINE_S)
+            yield Finding(machine="one", check=Check.CONFIG, level=Level.OK, sentence="good")
+        finally:
+            removed.append("the job of the test trial")
+
+    monkeypatch.setattr("nnimgr.doctor.examine", examine)
+    Path("exp.yml").write_text(CONFIG)
+    with pytest.raises(KeyboardInterrupt):
+        doctor.doctor(argparse.Namespace(nni=False, config="exp.yml"), Terminal(as_json=False))
+    assert removed
 
 
 def test_a_conversion_is_told(told: Told) -> None:
