@@ -308,9 +308,10 @@ class SlurmAllocation(Allocation):
     def departure(self) -> str | None:
         if not self.spoken:
             return None
-        if self._limit.left < self._config.signal_lead + EARLY:
-            return "its allocation has reached its time limit"
-        return "Slurm has ended its allocation early, as by scancel or for a preemption"
+        limit = "its allocation has reached its time limit"
+        early = "Slurm has ended its allocation early, as by scancel or for a preemption"
+        near = self._limit.left < self._config.signal_lead + EARLY
+        return limit if self._was_signalled() else f"{limit}, or {early}" if near else early
 
     @property
     def doubt(self) -> str | None:
