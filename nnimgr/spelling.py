@@ -1,12 +1,14 @@
-"""Finds the name that a user has probably meant, for error messages, and writes sentences with a capital and
-texts of user code's objects.
+"""Finds the name that a user has probably meant, for error messages, and writes sentences with a capital,
+about names that are no text, and texts of user code's objects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["capital", "error_text", "nearest", "text_of"]
+from trial_keeper.machine.untrusted_files import shown_name
+
+__all__ = ["capital", "error_text", "nearest", "not_utf8", "text_of"]
 
 _BEGINNING = 4  # fewest letters of a word that counts as the beginning of a longer name
 _PART = 3  # fewest letters of a word that counts as a part of a longer name
@@ -73,3 +75,11 @@ def error_text(error: BaseException) -> str:
 
 def _plain(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
+
+
+def not_utf8(directory: str) -> str | None:
+    """Return a sentence if the name of a directory is not UTF-8, which no request or database can contain."""
+    shown = shown_name(directory)
+    if shown == directory:
+        return None
+    return f"the name of the directory {shown} is not valid UTF-8; rename the directory"

@@ -21,7 +21,7 @@ from nnimgr.config.model import (
 )
 from nnimgr.config.parameter_sets import check_sets
 from nnimgr.config.parsing import Reading, check_references, match_key, parse, plain, validate
-from nnimgr.config.path_checks import directory_fault, file_fault, not_utf8, working_fault
+from nnimgr.config.path_checks import directory_fault, file_fault, working_fault
 from nnimgr.config.problems import ConfigError, Problem, dotted
 from nnimgr.config.resizing import check_resizing
 from nnimgr.config.schedulers import check_scheduler, read_argument_file
@@ -48,6 +48,7 @@ from nnimgr.config.trial_needs import check_needs
 from nnimgr.config.v1 import convert, is_v1
 from nnimgr.home import Home
 from nnimgr.rules.terms import Role
+from nnimgr.spelling import not_utf8
 
 if TYPE_CHECKING:
     from nnimgr.dispatcher.registry import Interpreter

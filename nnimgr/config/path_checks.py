@@ -8,17 +8,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from trial_keeper.machine.untrusted_files import shown_name
-
-__all__ = ["directory_fault", "file_fault", "not_utf8", "working_fault"]
-
-
-def not_utf8(directory: str) -> str | None:
-    """Return a sentence if the name of a directory is not UTF-8, which no request or database can contain."""
-    shown = shown_name(directory)
-    if shown == directory:
-        return None
-    return f"the name of the directory {shown} is not valid UTF-8; rename the directory"
+__all__ = ["directory_fault", "file_fault", "working_fault"]
 
 
 def directory_fault(directory: Path) -> str | None:

@@ -16,6 +16,7 @@ from nnimgr.index import Index, IndexEntry, new_experiment_id
 from nnimgr.python.connection import Connection, chosen_port
 from nnimgr.python.errors import ArgumentError, argument_of, translated, warn
 from nnimgr.python.running import Run
+from nnimgr.spelling import not_utf8
 from training_services.keepers.names import ASK, NO_COMMAND
 
 if TYPE_CHECKING:
@@ -92,8 +93,6 @@ def start(
 
 def _check_names(config: Mapping[str, Any]) -> None:
     """Raise ArgumentError if the name of a directory is not UTF-8."""
-    from nnimgr.config.path_checks import not_utf8
-
     for field in ("trialCodeDirectory", "experimentWorkingDirectory"):
         if (sentence := not_utf8(str(config.get(field, "")))) is not None:
             raise ArgumentError(f"{argument_of(field)}: {sentence}")

@@ -209,6 +209,21 @@ def test_the_next_wait_shows_only_what_is_new(port: int, capsys: pytest.CaptureF
     assert "\n0  " not in capsys.readouterr().out
 
 
+def test_a_start_loads_no_configuration(port: int) -> None:
+    # Its classes take longer to load than the rest of a start with a running server.
+    program = (
+        "import sys, mine\nfrom nnimgr import Experiment, space\n"
+        "if __name__ == '__main__':\n"
+        "    run = Experiment(mine.square, {'x': space.uniform(0, 1)}, maximize=True, trials=1)\n"
+        f"    run = run.start(server={port})\n"
+        "    print({'pydantic', 'nnimgr.config', 'yaml'} & set(sys.modules))\n"
+        "    run.wait(show='nothing')\n"
+    )
+    Path("program.py").write_text(program)
+    done = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
 def test_a_run_is_watched_and_changed(port: int) -> None:
     run = Experiment("mine.py:waits", {"x": space.randint(1, 4)}, maximize=True, tuner="Random").start(
         server=port
