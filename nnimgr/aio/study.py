@@ -151,7 +151,7 @@ class Study(Wrapper[nnimgr.Study]):
     ) -> list[AskedTrial]:
         """End a trial, or a list of trials, and ask for further ones, as ``nnimgr.Study.tell`` does."""
         ended: Any = trial.of if isinstance(trial, AskedTrial) else trial
-        if isinstance(trial, Sequence):  # what is no trial of this study is refused by ``nnimgr.Study.tell``
+        if isinstance(trial, Sequence):  # ``nnimgr.Study.tell`` refuses items that are not trials
             ended = [getattr(each, "of", each) for each in trial]
         asked = await in_thread(lambda: self.of.tell(ended, value, ask=ask), unused=_give_back)
         return [AskedTrial(trial) for trial in asked]

@@ -24,7 +24,7 @@ Show = Literal["auto", "live", "table", "nothing"]
 
 
 def check_show(show: str) -> None:
-    """Raise ArgumentError if this is no value of ``show``."""
+    """Raise ArgumentError if the argument ``show`` does not have one of the valid values."""
     if show not in get_args(Show):
         raise ArgumentError(f"show: unknown value {show!r} (valid: {', '.join(get_args(Show))})")
 

@@ -22,7 +22,7 @@ from nnimgr.store.location import database_path
 from tests.trial_keeper.harness import DEADLINE_S, LocalServer
 
 CANCELLED = {"status": "SYS_CANCELED", "reason": "the experiment was stopped"}
-# fields of a trial that lists of trials do not have
+# Fields that only the answer about a single trial has.
 _OF_ONE = {
     str(TrialDetail.model_fields[name].alias)
     for name in TrialDetail.model_fields.keys() - TrialRow.model_fields.keys()
@@ -464,8 +464,9 @@ def _files(experiment: FakeExperiment) -> dict[str, Any]:
     return {"attempt": 1, "files": files, "complete": True}
 
 
-def _without(item: dict[str, Any], names: set[str]) -> dict[str, Any]:
-    return {name: value for name, value in item.items() if name not in names}
+def listed(item: dict[str, Any]) -> dict[str, Any]:
+    """Return a trial as lists of trials have it."""
+    return {name: value for name, value in item.items() if name not in _OF_ONE}
 
 
 def _page(trials: list[dict[str, Any]], query: dict[str, list[str]]) -> dict[str, Any]:
@@ -481,4 +482,4 @@ def _page(trials: list[dict[str, Any]], query: dict[str, list[str]]) -> dict[str
         found = valued + [item for item in found if item["finalValue"] is None]
     offset = int(query.get("offset", ["0"])[0])
     page = found[offset : offset + min(2, int(query["limit"][0]))]
-    return {"total": len(found), "trials": [_without(item, _OF_ONE) for item in page]}
+    return {"total": len(found), "trials": [listed(item) for item in page]}

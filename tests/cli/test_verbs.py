@@ -17,7 +17,7 @@ from nnimgr.cli.terminal import shown_time
 from nnimgr.cli.times import when
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry
-from tests.cli.fake import CREATED_AT, FakeServer, Refused, trial
+from tests.cli.fake import CREATED_AT, FakeServer, Refused, listed, trial
 
 WHEN = shown_time(CREATED_AT)
 
@@ -384,7 +384,7 @@ def test_trials(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["trial", "ls", option, "2"]) == 0
         assert [item["trialJobId"] for item in json.loads(capsys.readouterr().out)] == ids
     assert main(["trial", "ls", "--head", "1", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["trials"][0].items() < experiment.trials[2].items()
+    assert json.loads(capsys.readouterr().out) == {"trials": [listed(experiment.trials[2])]}
 
 
 def test_sets_of_a_multi_phase_trial(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Time limit of an allocation of Slurm, which the server knows also after its restart."""
+"""Time limit of an allocation of Slurm. A restarted server reads it from a note."""
 
 from __future__ import annotations
 
