@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trial_keeper.machine.untrusted_files import shown_name
-
 __all__ = ["capital", "error_text", "nearest", "not_utf8", "text_of"]
 
 _BEGINNING = 4  # fewest letters of a word that counts as the beginning of a longer name
@@ -79,6 +77,9 @@ def _plain(name: str) -> str:
 
 def not_utf8(directory: str) -> str | None:
     """Return a sentence if the name of a directory is not UTF-8, which no request or database can contain."""
+    # imported here, because tuners' processes need no more than this module
+    from trial_keeper.machine.untrusted_files import shown_name
+
     shown = shown_name(directory)
     if shown == directory:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -48,7 +49,7 @@ async def test_an_allocation_shows_its_number_its_node_its_time_and_its_trials(
     assert timedelta(minutes=5) < left < timedelta(minutes=11)
 
     (seat,) = service._seats.values()
-    monkeypatch.setattr(pilot_of(seat), "_ends_at", 0.0)
+    pilot_of(seat)._limit.correct(asyncio.get_running_loop().time(), timedelta(0))
     (machine,) = service.machines()
     assert machine.status is MachineStatus.DRAINING
     assert machine.reason is not None and machine.reason.endswith("because its time limit is near")
