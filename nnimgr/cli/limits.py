@@ -12,6 +12,7 @@ from nnimgr.rules.phrases import TUNER_EXHAUSTED, left_out, trial_count
 __all__ = ["after_update", "ended_again", "raised_limit", "used_up"]
 
 _ASIDE = ("duration", "priority")  # updates that lead to no new trials, unless the time was used up
+_WITH_QUEUES = ("kubernetes", "slurm", "ray")  # platforms that decide which trial is next
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"))
 
 
@@ -38,6 +39,8 @@ def after_update(profile: Mapping[str, Any], title: str, *, was_done: bool) -> s
     """
     counts, limits = profile["counts"], profile["limits"]
     live = sum(counts.get(status, 0) for status in LIVE)
+    if title == "priority" and profile["platform"] in _WITH_QUEUES:
+        return f'It has no effect: the platform "{profile["platform"]}" has a queue of its own.'
     if title == "trialnum" and used_up(profile) == "trialnum":
         rest = f" {live} of them {'has' if live == 1 else 'have'} not ended yet." if live else ""
         others = left_out(retried=profile.get("retried") or 0, canceled=counts.get("SYS_CANCELED", 0))

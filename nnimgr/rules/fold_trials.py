@@ -247,7 +247,8 @@ def _attempt_due(state: ExperimentState, fact: f.AttemptDue, r: f.Recorded) -> N
         trial.preempted_attempts += fact.cause is f.Cause.PREEMPTED
     trial.attempt, trial.due_at = fact.attempt, fact.due_at
     trial.again = fact.reason
-    trial.reason = f"waits for {'its next attempt' if fact.due_at > r.at else 'a free slot'}: {fact.reason}"
+    # after the delay it may still wait for a slot, so the first sentence has to hold for both
+    trial.reason = f"waits {'to run again' if fact.due_at > r.at else 'for a free slot'}: {fact.reason}"
     trial.closed_job = trial.started_at = trial.running_since = None
     if fact.resources is not None and (coming := trial.next_resources) is not None:
         trial.previous_resources = replace(coming, resources=trial.resources)

@@ -187,6 +187,9 @@ def test_what_a_change_has_ended_is_said(server: FakeServer, capsys: pytest.Capt
     server.patch = {"status": "DRAINING", "drain": "budget", "limits": BY_TRIALS, "counts": LIVE}
     assert main(["update", "priority", "abc", "-v", "3"]) == 0
     assert "No more trials" not in capsys.readouterr().out  # the priority has not changed that
+    server.patch = {"platform": "slurm"}
+    assert main(["update", "priority", "abc", "-v", "3"]) == 0
+    assert 'INFO: It has no effect: the platform "slurm" has a queue of its own.' in capsys.readouterr().out
 
 
 def test_a_refusal_is_shown_with_its_reason(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:

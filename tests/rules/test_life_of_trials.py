@@ -205,7 +205,7 @@ def test_retries_wait_longer_and_end() -> None:
     life.take(f.JobLost(job_id=life.job(0), reason="gone"))
     life.take(f.JobLost(job_id=life.job(0, 2), reason="gone"))
     assert life.wake_at == life.now + RETRY_DELAY
-    assert str(life.state.trials[life.trial(0)].reason).startswith("waits for its next attempt: ")
+    assert str(life.state.trials[life.trial(0)].reason).startswith("waits to run again: ")
     assert life.job(0, 3) not in life.state.jobs
     life.take(after=RETRY_DELAY)
     life.take(f.JobLost(job_id=life.job(0, 3), reason="gone"))
@@ -213,6 +213,17 @@ def test_retries_wait_longer_and_end() -> None:
         S.FAILED,
         "it was lost 3 times, the last time: gone",
     )
+
+
+def test_a_trial_that_has_begun_comes_before_new_ones() -> None:
+    life = Life(trial_concurrency=1, max_trial_number=3)
+    life.take(life.suggestion())  # asked for in advance
+    assert list(life.state.queued) == [life.trial(1)]
+    life.take(f.JobLost(job_id=life.job(0), reason="the allocation was canceled"))
+    assert list(life.state.queued) == [life.trial(1)]
+    assert life.job(0, 2) in life.state.jobs
+    life.take(f.JobLost(job_id=life.job(0, 2), reason="the allocation was canceled"))
+    assert life.job(1) in life.state.jobs  # while the other one waits for the time of its next attempt
 
 
 def test_a_lost_attempt_of_a_stopped_trial_is_not_tried_again() -> None:

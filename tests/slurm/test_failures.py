@@ -13,7 +13,15 @@ import pytest
 from tests.slurm.cluster import SlurmCluster
 from tests.slurm.platform import SlurmPlatform
 from tests.training_services.machines.local_platform import REPORT
-from training_services.base import Cause, JobEnded, JobLost, JobStarted, JobWaiting, MetricReported
+from training_services.base import (
+    Cause,
+    JobEnded,
+    JobLost,
+    JobStarted,
+    JobWaiting,
+    MachineStatus,
+    MetricReported,
+)
 from training_services.slurm import allocation, login
 from training_services.testing import CoreDouble
 
@@ -91,6 +99,28 @@ async def test_the_signal_before_the_time_limit_ends_trials_in_time(platform: Sl
     early = "its host was stopped: Slurm has ended its allocation early, as by scancel or for a preemption"
     assert (lost.cause, lost.reason) == (Cause.PREEMPTED, early)
     assert len(core.metrics(job_id)) == 3
+    await core.close(detach=False)
+
+
+async def test_a_suspended_allocation_is_named(
+    platform: SlurmPlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(allocation, "QUIET_S", 1.0)
+    monkeypatch.setattr(login, "LOOK_S", 1.0)
+    core = CoreDouble()
+    service = platform.make()
+    await core.open(service)
+    platform.script("aaaa1", with_ran(platform, REPORT + WAIT))
+    job_id = core.submit("aaaa1")
+    await until(lambda: len(core.metrics(job_id)) == 3)
+    number = only_job(platform)
+    platform.cluster.run("scontrol", "suspend", number)
+    await until(lambda: f"Slurm has suspended allocation {number}" in str(service.notices()))
+    (machine,) = service.machines()
+    assert (machine.status, machine.ends_at is None) == (MachineStatus.DRAINING, False)
+    platform.cluster.run("scontrol", "resume", number)
+    await until(lambda: not service.notices())
+    assert ran(platform) == ["aaaa1"]
     await core.close(detach=False)
 
 

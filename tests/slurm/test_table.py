@@ -13,6 +13,8 @@ OUTPUT = """\
 7|nnimgr-e-p1|PENDING|Resources|NOT_SET|gpu|10||nnimgr db
 3|train|PENDING|Priority|1:00|gpu|30||(null)
 4|train|PENDING|Priority|1:00|gpu|20||a|b
+5_[0-9]|train|PENDING|Priority|1:00|gpu|10||(null)
+8|train|PENDING|Priority|1:00|gpu|10||(null)
 5|other|PENDING|Priority|1:00|cpu|99||(null)
 6|train|RUNNING|None|1:00|gpu|99|n1|(null)
 2|nnimgr-e-p2|TIMEOUT|TimeLimit|0:00|gpu|10|n2|nnimgr db
@@ -24,7 +26,7 @@ def test_why_an_allocation_waits_is_one_sentence() -> None:
     table = parse(OUTPUT, 5.0)
     row = table.find("nnimgr-e-p1", "nnimgr db", None)
     assert row is not None and row.pending and row.alive
-    sentence = "waits in partition gpu: the nodes that it needs are in use; 2 jobs are before it"
+    sentence = "waits in partition gpu: the nodes that it needs are in use; 3 jobs are before it"
     assert why_pending(table, row) == sentence
     unknown = row._replace(reason="(SomeNewCode, more)", priority=99)
     assert why_pending(table, unknown) == "waits in partition gpu: Slurm says SomeNewCode, more"

@@ -20,7 +20,7 @@ from training_services.placement.needs import Wants
 from training_services.slurm.config import SlurmConfig
 from training_services.slurm.script import launch_of
 from training_services.slurm.site import Site
-from training_services.slurm.table import NODE_FAIL, End, Row, end_of, why_pending
+from training_services.slurm.table import End, Row, doubt_of, end_of, why_pending
 from training_services.slurm.time_limit import TimeLimit
 
 __all__ = ["SlurmAllocation", "pilot_of"]
@@ -137,9 +137,7 @@ class SlurmAllocation(Allocation):
         end = None if row is None else end_of(row.state, row.job_id, vacated=self._vacated())
         if end is not None and end.cause is Cause.INFRASTRUCTURE and self._was_signalled():
             end = End(f"{self.host.name} has reached its time limit", Cause.PREEMPTED)
-        self._doubt = None
-        if end is None and row is not None and row.state == NODE_FAIL:
-            self._doubt = f"its node has failed, says Slurm; it is not known whether {self.host.name} runs on"
+        self._doubt = None if row is None or end is not None else doubt_of(row)
         if row is None and table is not None and self._was_known_before(table.at):
             end = await self._judge_unknown()
         quiet = loop.time() - self._heard_at

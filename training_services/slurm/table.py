@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from training_services.base import Cause
 
-__all__ = ["FORMAT", "NODE_FAIL", "End", "Row", "Table", "end_of", "parse", "parse_left", "why_pending"]
+__all__ = ["FORMAT", "End", "Row", "Table", "doubt_of", "end_of", "parse", "parse_left", "why_pending"]
 
 # id, name, state, reason, time left, partition, priority, nodes; the comment is last, as it may have any text
 FORMAT = "%i|%j|%T|%r|%L|%P|%Q|%N|%k"
@@ -80,6 +80,12 @@ class Row(NamedTuple):
     def pending(self) -> bool:
         return self.state == PENDING
 
+    @property
+    def turn(self) -> tuple[int, int]:
+        """Place in the order in which Slurm looks at waiting jobs."""
+        number = re.match(r"\d+", self.job_id)
+        return -self.priority, int(number[0]) if number is not None else 0
+
 
 class End(NamedTuple):
     """End of an allocation: a sentence about it, and its cause.
@@ -118,10 +124,12 @@ class Table(NamedTuple):
         return [row for row in self.rows if (row.name, row.comment) == (name, comment)]
 
     def before(self, row: Row) -> int:
-        """Return the number of jobs that wait in the same partition and have a higher priority."""
+        """Return the number of jobs that wait in the same partition, and that Slurm looks at earlier.
+
+        Those have a higher priority, or the same one and a smaller id. An array counts as one job.
+        """
         return sum(
-            each.pending and each.partition == row.partition and each.priority > row.priority
-            for each in self.rows
+            each.pending and each.partition == row.partition and each.turn < row.turn for each in self.rows
         )
 
 
@@ -160,6 +168,15 @@ def why_pending(table: Table, row: Row) -> str:
     before = table.before(row)
     jobs = "" if not before else f"; {before} {'job is' if before == 1 else 'jobs are'} before it"
     return f"waits in partition {row.partition}: {reason}{jobs}"
+
+
+def doubt_of(row: Row) -> str | None:
+    """Return why the processes of a job that has not ended may not run; None if Slurm gives no reason."""
+    if row.state == NODE_FAIL:
+        return f"its node has failed, says Slurm; it is not known whether allocation {row.job_id} runs on"
+    if row.state in ("SUSPENDED", "STOPPED"):
+        return f"Slurm has suspended allocation {row.job_id}; its trials continue when it is resumed"
+    return None
 
 
 def end_of(state: str, job_id: str, *, vacated: bool = False) -> End | None:
