@@ -37,9 +37,9 @@ _TIMES = ("created", "started", "ended")
 _INTERMEDIATE = "intermediate"
 _PARAMETERS, _METRICS = "parameters.", "metrics."
 _BRANCH = "_name"  # key of the name in a branch of a nested choice
-# further columns of files that nnimgr writes
-_OTHERS = ("source", "attempt", "duration", "latest", "intermediates", "reason", "note", "userNote", "tags")
-_KNOWN = frozenset((*_RESULTS, *_NAMES, *_STATUSES, *_TIMES, _INTERMEDIATE, *_OTHERS))
+_KNOWN = frozenset((*_RESULTS, *_NAMES, *_STATUSES, *_TIMES, _INTERMEDIATE, "reason"))
+# further columns of tables from the dashboard and of the sink
+_OTHERS = frozenset(("source", "attempt", "duration", "latest", "intermediates", "note", "userNote", "tags"))
 _EXPORTED = "trialJobId"  # column that only "nnictl experiment export" writes
 _DOWNLOADED = frozenset(("id", "sequence", "attempt", "value"))  # columns of a table from the dashboard
 _OF_SINK = frozenset(("number", "id", "status", "value", "result"))  # columns of the sink ``csv``
@@ -98,7 +98,11 @@ def _read(
     path: Path, columns: Sequence[str], rows: Iterable[tuple[str, Mapping[str, str]]], wanted: Wanted
 ) -> Foreigners:
     rows = list(rows)
-    table = _table(path, columns, wanted, in_parts=_in_parts(columns, [row for _, row in rows]))
+    cells = [row for _, row in rows]
+    if _is_mixed(columns, cells):
+        table = _mixed_table(path, columns, wanted)
+    else:
+        table = _table(path, columns, wanted, in_parts=_in_parts(columns, cells))
     search = ((place, row) for place, row in rows if not (table.own and row.get("source") == _CONFIRMS))
     return Foreigners(
         title=f"the file {path.name}", trials=[_trial(path, place, row, table) for place, row in search]
@@ -161,6 +165,44 @@ def _in_parts(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> bool
     return bool(after) and not both
 
 
+def _is_mixed(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> bool:
+    """Return whether this is an export of NNI with results that are mappings.
+
+    NNI writes the columns in any order, so their places do not say which are parameters and which are parts
+    of a result. The ids of NNI's trials have capital letters, those of nnimgr do not.
+    """
+    by_nni = _EXPORTED in columns and any(row[_EXPORTED] != row[_EXPORTED].lower() for row in rows)
+    return by_nni and not (_REWARD in columns and all(row[_REWARD] for row in rows))
+
+
+def _mixed_table(path: Path, columns: Sequence[str], wanted: Wanted) -> _Table:
+    """Return what the columns of such an export mean. Raise SourceError if the parameters are not known."""
+    if not wanted.parameters:
+        raise SourceError(
+            f"{path}, line 1: NNI has written the columns in any order, so it is not known which are "
+            f"parameters and which are parts of the results; the columns are {', '.join(columns)}",
+            hint="Name the parameters with --parameters x,y or --config FILE, or import NNI's JSON export",
+        )
+    names = {name: name for name in columns}
+    parameters = _parameters_in(path, columns, names, wanted.parameters)
+    others = {*parameters.values(), _EXPORTED, _INTERMEDIATE}
+    if wanted.metrics:
+        whole, metrics = _results_in(path, columns, wanted, in_parts=False)
+    else:
+        whole = _REWARD if _REWARD in columns and _REWARD not in others else None
+        metrics = {name: name for name in columns if name not in others and name != whole}
+    return _Table(
+        wanted=wanted.metrics,
+        coded=False,
+        whole=whole,
+        metrics=metrics,
+        parameters=parameters,
+        options={keys: options_at(wanted.space, keys) for keys in parameters},
+        meanings=frozenset((_EXPORTED, _INTERMEDIATE)),
+        own=True,
+    )
+
+
 def _reward_in(columns: Sequence[str]) -> str | None:
     return next((name for name in columns if name in (_REWARD, _METRICS + _REWARD)), None)
 
@@ -169,7 +211,10 @@ def _table(path: Path, columns: Sequence[str], wanted: Wanted, *, in_parts: bool
     """Return what the columns mean. Raise SourceError if one is missing."""
     coded, exported = _OF_SINK.issubset(columns), _EXPORTED in columns
     whole, metrics = (_JSON, {}) if coded else _results_in(path, columns, wanted, in_parts=in_parts)
-    meanings = frozenset((_EXPORTED, _INTERMEDIATE) if exported else _KNOWN)
+    downloaded = _DOWNLOADED.issubset(columns)
+    meanings = frozenset((_EXPORTED, _INTERMEDIATE)) if exported else _KNOWN
+    if coded or downloaded:
+        meanings |= _OTHERS
     names = {name.removeprefix(_PARAMETERS): name for name in columns if name.startswith(_PARAMETERS)}
     if not names:
         others = (*meanings, *metrics.values(), whole)
@@ -184,7 +229,7 @@ def _table(path: Path, columns: Sequence[str], wanted: Wanted, *, in_parts: bool
         parameters=parameters,
         options={keys: options_at(wanted.space, keys) for keys in parameters},
         meanings=meanings - {*parameters.values()},
-        own=exported or coded or _DOWNLOADED.issubset(columns),
+        own=exported or coded or downloaded,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -97,11 +99,17 @@ def expressible(value: Any) -> Any:
 
 
 def parsed(text: str) -> Any:
-    """Return the value in the cell of a table: a number, true, false, a JSON list or object, or text."""
+    """Return the value in the cell of a table: a number, true, false, a list, an object, or text.
+
+    Lists and objects are written as JSON or, as in NNI's tables, as Python writes them.
+    """
     try:
         value = json.loads(text)
     except ValueError:
         value = {"True": True, "False": False}.get(text, text)
+        if text.startswith(("{", "[")):
+            with contextlib.suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+                value = json.loads(json.dumps(ast.literal_eval(text)))
     return text if value is None else value
 
 

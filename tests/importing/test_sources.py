@@ -198,6 +198,34 @@ def test_the_columns_of_nnis_tables_are_in_any_order(tmp_path: Path) -> None:
     assert (trial.parameters, trial.final) == ({"reward": 7}, 0.5)
 
 
+def test_nnis_tables_with_results_in_parts_need_the_names_of_the_parameters(tmp_path: Path) -> None:
+    text = (
+        "tag,lr,trialJobId,c,default,n,opt,acc\n"
+        """a,0.1,gZQPv,False,0.5,2,"{'_name': 'sgd', 'mom': 0.59}",0.7\n"""
+        "b,0.2,yrfla,,0.4,7,{'_name': 'none'},0.8\n"
+    )
+    source = csv_file(tmp_path, text)
+    with pytest.raises(SourceError, match="in any order, so it is not known which are parameters") as caught:
+        read_source("nni", source, Wanted())
+    assert "--parameters x,y or --config FILE" in str(caught.value.hint)
+    space = {"c": {"_type": "choice", "_value": [True, False, None]}}
+    first, second = read_source("nni", source, Wanted(parameters=("lr", "n", "c", "opt"), space=space)).trials
+    assert first.parameters == {"lr": 0.1, "n": 2, "c": False, "opt": {"_name": "sgd", "mom": 0.59}}
+    assert second.parameters == {"lr": 0.2, "n": 7, "c": None, "opt": {"_name": "none"}}
+    assert first.final == {"tag": "a", "default": 0.5, "acc": 0.7}
+    named = Wanted(metrics=("acc", "default"), parameters=("lr", "n"))
+    assert read_source("nni", source, named).trials[0].final == {"acc": 0.7, "default": 0.5}
+    reward = csv_file(tmp_path, "opt,reward,trialJobId,n\n\"['a', None]\",0.5,gZQPv,{1\n")
+    (trial,) = read_source("nni", reward, Wanted()).trials
+    assert (trial.parameters, trial.final) == ({"opt": ["a", None], "n": "{1"}, 0.5)
+
+
+def test_only_tables_of_nnimgr_have_its_further_columns(tmp_path: Path) -> None:
+    source = csv_file(tmp_path, "lr,source,duration,tags,value\n0.1,web,5,q,0.5\n")
+    (trial,) = read_source("csv", source, Wanted()).trials
+    assert trial.parameters == {"lr": 0.1, "source": "web", "duration": 5, "tags": "q"}
+
+
 @pytest.mark.parametrize("wanted", [Wanted(), Wanted(parameters=("lr", "net"))])
 def test_a_download_of_the_dashboard_has_nested_parameters(tmp_path: Path, wanted: Wanted) -> None:
     rows = [
