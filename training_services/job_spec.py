@@ -95,6 +95,7 @@ class TrialJobSpec:
     origin: Origin | None = None  # None: the attempt starts from the beginning
     memory_retries: int = 0  # number of earlier attempts after which the trial got more memory
     kept: KeptCopy | None = None  # the server's copy of the origin, with which the job may run on any host
+    copy_comes: bool = False  # the server has no copy of the origin yet, but it is to be made
     seed: int | None = None  # for the trial's random numbers; None: the trial chooses a seed itself
     # resources that differ from the configuration: its fields, with their values (memory in MiB)
     resources: Mapping[str, float] = field(default_factory=dict)

@@ -88,6 +88,22 @@ def to_keep(state: ExperimentState, trial: TrialState) -> f.Origin | None:
     return None
 
 
+def copy_comes(state: ExperimentState, trial: TrialState) -> bool:
+    """Return whether the checkpoint from which the trial continues is to be copied to the server.
+
+    False for a checkpoint of another trial, whose newer checkpoints may be copied instead.
+    """
+    point = trial.origin
+    if point is None or point.kept is not None or point.origin.trial_id is not None:
+        return False
+    coming = to_keep(state, trial)
+    return coming is not None and _name(coming) == _name(point.origin)
+
+
+def _name(origin: f.Origin) -> tuple[int, int]:
+    return origin.attempt, origin.number
+
+
 def where_it_continues(trial: TrialState, point: CheckpointState | None) -> str:
     """Return the sentence about where the trial continues, and how much it has to do again."""
     if point is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nnimgr.rules import facts as f
-from nnimgr.rules.checkpoints import known_copies, to_keep
+from nnimgr.rules.checkpoints import copy_comes, known_copies, to_keep
 from tests.rules.driver import refold
 from tests.rules.saving import Saving
 from tests.rules.test_checkpoints import due
@@ -70,6 +70,18 @@ def test_an_order_replaced_by_a_newer_one_protects_nothing_any_more() -> None:
     saving.save(2)
     facts = saving.life.take(f.CheckpointKeepBegun(job_id=saving.job_id, number=2))
     assert pruned(facts) == [("local", 1, ())]
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_the_next_attempt_knows_whether_a_copy_comes(kept: bool) -> None:
+    for keeps_copies in (True, False):
+        saving = Saving(keeps_copies=keeps_copies)
+        assert not copy_comes(saving.life.state, saving.trial)
+        saving.save(1)
+        if kept:
+            saving.keep(1)
+        assert due(saving.lose()).origin is not None
+        assert copy_comes(saving.life.state, saving.trial) is (keeps_copies and not kept)
 
 
 def test_a_lost_host_leaves_the_newest_copy() -> None:

@@ -27,7 +27,7 @@ def resize(member: Saving, **resources: float) -> list[f.Fact]:
 
 def given(member: Saving) -> dict[str, float]:
     """Return the resources that the trial's attempt has, as the training service is told."""
-    return dict(job_spec(member.trial, member.job_id).resources)
+    return dict(job_spec(member.life.state, member.trial, member.job_id).resources)
 
 
 def test_a_trial_continues_from_its_checkpoint_with_other_resources() -> None:

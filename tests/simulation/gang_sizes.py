@@ -78,6 +78,8 @@ class GangSizeCheck:
         trial = self._trials.setdefault(fact.trial_id, _Trial())
         if trial.stopped and (fact.lost or fact.failed or fact.cause is not None):
             self._kernel.fail(f"giving up members is counted: {fact}")
+        if fact.leg is not None:  # it was stopped for the leg, and waits behind the trial that wants places
+            trial.wanted = None
         trial.due = fact
 
     def _placed(self, fact: f.JobPlaced) -> None:

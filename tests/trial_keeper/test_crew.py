@@ -108,6 +108,19 @@ def test_a_killed_worker_ends_the_attempt(here: Host) -> None:
     assert message(here) == "rank 1 failed first: killed by signal 11; the other one was stopped"
 
 
+def test_earlier_lines_are_not_taken_for_the_cause(here: Host) -> None:
+    gang(here, "[ $RANK = 1 ] && { echo 'nni: not reported' >&2; exit 7; }; sleep 600", "2")
+    assert message(here) == "rank 1 failed first: exit code 7; the other one was stopped"
+
+
+def test_a_signal_is_named_before_the_last_line(here: Host) -> None:
+    gang(here, "[ $RANK = 1 ] && { echo 'W0: old' >&2; kill -KILL $$; }; sleep 600", "2")
+    assert (
+        message(here)
+        == "rank 1 failed first: killed by signal 9 (its last line: W0: old); the other one was stopped"
+    )
+
+
 def test_a_stop_reaches_every_worker_once(here: Host) -> None:
     gang(here, "trap 'echo stop >> stopped.$RANK; exit 0' TERM; touch up.$RANK; while :; do sleep 0.02; done")
     wait_for(lambda: len(list(here.directory.glob("up.*"))) == 3, "the workers")

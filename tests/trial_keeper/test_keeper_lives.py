@@ -153,6 +153,7 @@ def test_a_killed_shim_is_noticed_and_swept(here: Host) -> None:
         here.server.ended("e-a-1")
         assert ending(told) == ("exited", None, None)
         assert told.final is not None and "killed" in told.final["message"]
+        assert told.final["cause"] == "infrastructure"
         assert procs.start_time(int(text(here.directory / "main"))) is None
         assert procs.marked("NNIMGR_JOB_ID", "e-a-1") == [namesake.pid]
         namesake.kill()

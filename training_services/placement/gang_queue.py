@@ -38,6 +38,7 @@ from training_services.placement.queue import not_here
 __all__ = ["GangQueue"]
 
 FIRST = 8  # waiting jobs to which a new reason is reported, which bounds the cost of an event
+COPIED_FIRST = "waits until the trial's checkpoint has been copied to the server, for all members"
 BEHIND = "waits behind other trials of its experiment"
 _LINE = 0  # all jobs form one line
 
@@ -240,6 +241,8 @@ class GangQueue(Generic[S]):
                 return Waits(f"{obstacle}; {seat.host.name} has the trial's checkpoint")
             else:
                 hindered.append(Waits(obstacle))
+        if bound and job.copy_comes and len(seats) > 1 and not self._wants.same_host:
+            return Waits(COPIED_FIRST)
         alone = self._wants.same_host and len(seats) == 1
         most = self._most(job, [seat.host for seat in seats])
         wants = replace(self._wants, most=most, bound=bound, alone=alone)

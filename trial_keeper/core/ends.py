@@ -41,8 +41,10 @@ def _cause_of(attempt: Attempt, reason: str | None) -> str | None:
     if attempt.evicted and reason == wire.HOST_LOST:
         return wire.PREEMPTED
     found = attempt.exit
-    if found is None or reason != "exited":
+    if reason != "exited":
         return None
+    if found is None:  # the shim was killed, or its claim was removed: the command is not to blame
+        return wire.INFRASTRUCTURE
     if found.out_of_memory:
         return wire.OUT_OF_MEMORY
     if found.unreached:

@@ -19,7 +19,7 @@ from nnimgr.core.running.mailbox import Mailbox
 from nnimgr.core.running.search import Search
 from nnimgr.core.running.waits import Wait
 from nnimgr.rules import facts as f
-from nnimgr.rules.checkpoints import known_copies, to_keep
+from nnimgr.rules.checkpoints import copy_comes, known_copies, to_keep
 from nnimgr.rules.commands import (
     CancelJob,
     Command,
@@ -149,7 +149,7 @@ class ServiceSession:
             answer: f.Fact | None = None
             match command:
                 case SubmitJob():
-                    spec = job_spec(self._state.trials[command.trial_id], command.job_id)
+                    spec = job_spec(self._state, self._state.trials[command.trial_id], command.job_id)
                     facts += _submit(service, spec, at)
                     if self._state.asked:  # its program runs it from now on
                         facts.append(f.JobStarted(job_id=spec.id, started_at=at))
@@ -266,7 +266,7 @@ class ServiceSession:
             trial = state.trials.get(job.trial_id)
             if job.closed or trial is None:
                 continue
-            facts += _submit(service, job_spec(trial, job.id, state=state), state.last_at)
+            facts += _submit(service, job_spec(state, trial, job.id, progress=True), state.last_at)
             self._door[job.id] = job.recorded
         for trial_id, trial in state.trials.items():
             if trial.checkpoints:
@@ -431,11 +431,14 @@ def _submit(service: TrainingService, job: TrialJobSpec, at: datetime) -> Sequen
     return () if answer is None else (answer,)
 
 
-def job_spec(trial: TrialState, job_id: str, *, state: ExperimentState | None = None) -> TrialJobSpec:
-    """Return the description of a job for the training service. With ``state``, include the job's
-    committed progress.
+def job_spec(
+    state: ExperimentState, trial: TrialState, job_id: str, *, progress: bool = False
+) -> TrialJobSpec:
+    """Return the description of a job for the training service.
+
+    ``progress``: include the job's committed progress.
     """
-    job = state.jobs[job_id] if state is not None else None
+    job = state.jobs[job_id] if progress else None
     return TrialJobSpec(
         id=job_id,
         trial_id=trial.id,
@@ -451,6 +454,7 @@ def job_spec(trial: TrialState, job_id: str, *, state: ExperimentState | None = 
         origin=None if trial.origin is None else trial.origin.origin,
         memory_retries=trial.memory_attempts,
         kept=None if trial.origin is None else trial.origin.kept,
+        copy_comes=copy_comes(state, trial),
         seed=trial.seed,
         resources=dict(trial.resources),
         members=() if job is None else _progress(job),

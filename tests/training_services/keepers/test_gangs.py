@@ -10,14 +10,17 @@ from typing import Any
 
 from tests.training_services.fleet import Fleet, named
 from training_services.base import (
+    CheckpointKept,
     Gang,
     GangGathered,
     JobEnded,
     JobNoted,
     JobPlaced,
     JobWaiting,
+    KeptCopy,
     MemberEnded,
     MetricReported,
+    Origin,
     RoomForMembers,
     StopOrdered,
 )
@@ -170,6 +173,25 @@ async def test_an_attempt_with_one_member_is_a_job_like_any_other(tmp_path: Path
     await machine.finish(JOB)
     await fleet.core.seen(JobEnded, JOB)
     assert not fleet.tools.ledger.use(machine.host.id).jobs
+    await fleet.core.close(detach=True)
+
+
+async def test_members_elsewhere_wait_for_the_copy_of_the_checkpoint(tmp_path: Path) -> None:
+    fleet = await opened(tmp_path)
+    origin = Origin(attempt=1, number=4, keeper_id="worker-1")
+    job = fleet.core.submit("aaaaa", attempt=2, origin=origin, copy_comes=True)
+    (waits,) = fleet.core.of(job)
+    reason = "waits until the trial's checkpoint has been copied to the server, for all members"
+    assert isinstance(waits, JobWaiting) and waits.reason == reason
+    fleet.core.commit(CheckpointKept(job_id=JOB, number=4, digest="0" * 64, size=8))
+    await fleet.core.seen(JobPlaced, job)
+    for number, machine in enumerate(fleet.machines.values()):
+        await machine.poll()
+        (part,) = machine.ordered.values()
+        assert (part.member, part.origin) == (number, origin)
+        assert part.kept == KeptCopy(digest="0" * 64, size=8)
+    never = fleet.core.submit("bbbbb", attempt=2, origin=origin)  # no copy is to be made
+    assert isinstance(fleet.core.of(never)[-1], JobPlaced)
     await fleet.core.close(detach=True)
 
 
