@@ -84,8 +84,8 @@ def _dumps(value: Any) -> str:
     """Return a value as JSON text in the format of NNI: ``", "`` and ``": "`` as separators, floats by repr,
     ASCII only, NaN and Infinity allowed.
 
-    Numpy scalars become plain numbers, and arrays become ``{"__ndarray__": ...}``. Raise TypeError for a
-    value of another type.
+    Numpy scalars become plain numbers, arrays become ``{"__ndarray__": ...}``, and dates, sets, paths and the
+    like have such a form, too. Raise TypeError for a value of another type.
     """
     if value is None:
         return "null"
@@ -103,7 +103,7 @@ def _dumps(value: Any) -> str:
         return "{" + ", ".join([f"{_quote(_key(key))}: {_dumps(item)}" for key, item in value.items()]) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join([_dumps(item) for item in value]) + "]"
-    return _dumps_numpy(value)
+    return _dumps_other(value)
 
 
 def _float(value: float) -> str:
@@ -122,19 +122,19 @@ def _key(key: Any) -> str:
     raise TypeError(f"the key {key!r} of a metric must be a string or a number, not {type(key).__name__}")
 
 
-def _dumps_numpy(value: Any) -> str:
-    """Return a numpy scalar or array as JSON text, without importing numpy.
+def _dumps_other(value: Any) -> str:
+    """Return numpy's scalars and arrays, and dates, paths, sets and the like, as JSON text in NNI's form.
 
-    Raise TypeError for any other value.
+    Raise TypeError for a value that has no such form.
     """
-    if not (hasattr(value, "dtype") and hasattr(value, "shape") and hasattr(value, "tolist")):
-        raise TypeError(f"a metric of type {type(value).__name__} cannot be written as JSON")
-    if not value.shape:
+    if hasattr(value, "dtype") and hasattr(value, "item") and not getattr(value, "shape", True):
         return _dumps(value.item())
-    array = {"__ndarray__": value.tolist(), "dtype": str(value.dtype), "shape": list(value.shape)}
-    if len(value.shape) > 1:
-        array["Corder"] = bool(value.flags["C_CONTIGUOUS"])
-    return _dumps(array)
+    from nni._values import REST, encode_plain  # imported only for such values
+
+    found = encode_plain(value)
+    if found is REST:
+        raise TypeError(f"a metric of type {type(value).__name__} cannot be written as JSON")
+    return _dumps(found)
 
 
 class Trial:

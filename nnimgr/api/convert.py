@@ -124,9 +124,11 @@ def _member(row: JobRow, number: int, trial_paths: TrialPaths) -> models.Member:
     derived = ("member", "state", "log_path")
     fields = {name: getattr(member, name) for name in models.Member.model_fields if name not in derived}
     state = "running" if member.started_at is not None else "placed"
+    if member.end_reason is None and row.ended_at is not None:  # lost with the whole attempt
+        fields |= {"end_reason": "lost", "ended_at": row.ended_at}
     return models.Member(
         member=number,
-        state=state if member.end_reason is None else "ended",
+        state=state if fields["end_reason"] is None else "ended",
         log_path=trial_paths.log_path(row, member.keeper_id, member=number),
         **fields,
     )

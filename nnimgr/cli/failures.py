@@ -12,6 +12,7 @@ from nnimgr.rules.phrases import without_own_names
 __all__ = ["cause_lines", "failure_lines", "has_output", "last_failure", "reason_lines"]
 
 _EXPLAINED = ("EARLY_STOPPED", "USER_CANCELED", "SYS_CANCELED", "WAITING", "PAUSED", "UNKNOWN")
+_MEMBER = re.compile(r"\(member (\d+) on [^()]*\)$")  # the member that has failed, at the end of a reason
 _MOST_REASONS = 3  # largest number of reasons to show for each of these statuses
 _ABOUT_ONE = ("is ", "waits ")  # beginnings of reasons that speak of one trial
 _MOST_CAUSES, _MOST_NAMED = 10, 8  # largest number of causes, and of trials for each cause, to show
@@ -134,4 +135,6 @@ def _output_command(trial: Mapping[str, Any], experiment_id: str, *, failed: boo
     The reason of a failure ends with a line of stderr, if there is one.
     """
     file = " --file stderr" if failed and ": " in trial["reason"] else ""
-    return f"nnictl log trial {experiment_id} -T {trial['sequence']}{file}"
+    member = _MEMBER.search(trial["reason"]) if failed else None
+    whose = "" if member is None else f" --member {member[1]}"
+    return f"nnictl log trial {experiment_id} -T {trial['sequence']}{file}{whose}"

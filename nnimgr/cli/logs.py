@@ -134,7 +134,7 @@ def _copy(
     path = ("experiments", entry.id, "trials", trial["id"], "logs", name)
     attempt, others = args.attempt, ""
     if attempt is None and trial["attempt"] > 1:
-        attempt, others = _latest(client, entry, trial, name)
+        attempt, others = _latest(client, entry, trial, name, member=args.member)
     query: dict[str, object] = {"follow": "true"} if args.follow else {}
     query |= {
         key: value
@@ -162,7 +162,9 @@ def _copy(
     return 0
 
 
-def _latest(client: Client, entry: IndexEntry, trial: Mapping[str, Any], name: str) -> tuple[int | None, str]:
+def _latest(
+    client: Client, entry: IndexEntry, trial: Mapping[str, Any], name: str, *, member: int | None
+) -> tuple[int | None, str]:
     """Return the number of the trial's latest attempt that has got a place, and a sentence about the others.
 
     Return None and "" if no attempt has got a place.
@@ -175,6 +177,7 @@ def _latest(client: Client, entry: IndexEntry, trial: Mapping[str, Any], name: s
     which = f"This is attempt {latest} of trial {trial['sequence']} ({trial['id']}), the latest"
     which += f" that has started.{waits}" if waits else "."
     first = f"nnictl log trial {entry.id} -T {trial['sequence']} --file {name} --attempt 1"
+    first += "" if member is None else f" --member {member}"
     return latest, which if latest == 1 else f"{which} See the first: {first}"
 
 

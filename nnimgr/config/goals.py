@@ -78,17 +78,14 @@ def warn_of_goal(reading: Reading, config: ExperimentConfig) -> None:
     """Warn if the configuration does not state the goal, or if its algorithms have different goals."""
     if config.stated_goal is not None:
         return
-    mode = config.optimize_mode
+    mode, tuner = config.optimize_mode, config.tuner.builtin("tuner")
     if not config.goal_is_stated:
         remedy = 'write "goal: minimize" or "goal: maximize"'
         if _in_first_format(reading):
             remedy = "set optimize_mode, minimize or maximize, in classArgs of the tuner"
-        reading.warn(
-            ("tuner",),
-            f"no goal is given, so results are {_MODES[mode]} (NNI's default for {config.tuner.title}); "
-            + remedy,
-        )
-    tuner = config.tuner.builtin("tuner")
+        of_tuner = "" if tuner is None else f" for {config.tuner.title}"
+        sentence = f"no goal is given, so results are {_MODES[mode]} (NNI's default{of_tuner}); {remedy}"
+        reading.warn(("tuner",), sentence)
     if tuner is None or not tuner.advisor:  # an advisor uses no assessor
         _warn_of_other_goal(reading, config, Role.ASSESSOR, config.assessor)
     _warn_of_other_goal(reading, config, Role.SCHEDULER, config.scheduler)

@@ -7,7 +7,7 @@ import json
 import math
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -17,12 +17,13 @@ from nnimgr.python.exchange import Exchange
 from nnimgr.rules.terms import TrialStatus
 from trial_keeper.log import said_by_exception
 
-__all__ = ["Array", "AskedTrial", "Value", "end_of", "result_of"]
+__all__ = ["Array", "AskedTrial", "Value"]
 
 Value = float | Mapping[str, Any]
 """Result of a trial: a number, or a mapping with a number for each objective and further metrics."""
 
 _LONGEST_ERROR = 2000
+_NOT_FINITE = ("NaN", "Infinity", "-Infinity")  # how JSON texts of Python name such numbers
 _NOTHING_RETURNED = "the function returned None: return a number from the function"
 _NO_RESULT = "the program left the trial without a result: it did not call trial.tell(value)"
 
@@ -106,9 +107,10 @@ class AskedTrial:
         """End the trial with its result. It is stored when the call returns.
 
         A result that is not a finite number ends the trial as FAILED. A trial that was stopped early keeps
-        that end. Raise LateResult if the trial has ended in another way, for example by its lease.
+        that end. Raise LateResult if the trial has ended in another way, for example by its lease. Raise
+        ArgumentError if the study has several objectives, and the result lacks one of them.
         """
-        self._finish(end_of(result_of(value, metrics)))
+        self._finish(self.end_with(value, metrics))
 
     def fail(self, reason: str) -> None:
         """End the trial as FAILED. ``reason``: one sentence."""
@@ -121,6 +123,10 @@ class AskedTrial:
     def _finish(self, end: Mapping[str, Any]) -> None:
         self.settle(end, self._exchange.call(tells=[{**self.held, **end}])["gone"])
 
+    def end_with(self, value: Any, metrics: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the end of the trial with this result, in the server's form. Raise ArgumentError."""
+        return _end_of(result_of(value, metrics), self._exchange.objectives)
+
     def _end_without_result(self, error: str = _NO_RESULT) -> dict[str, Any]:
         """Return the end of a trial for which the program has told no result.
 
@@ -128,7 +134,11 @@ class AskedTrial:
         """
         if self._last is None:
             return {"error": error}
-        return end_of(float(self._last) if isinstance(self._last, str) else self._last)
+        last = float(self._last) if isinstance(self._last, str) else self._last
+        try:
+            return _end_of(last, self._exchange.objectives)
+        except ArgumentError as fault:
+            return {"error": f"its last report is no result: {fault.sentence}"}
 
     def __enter__(self) -> AskedTrial:
         return self
@@ -162,7 +172,7 @@ class AskedTrial:
                 return None
             if value is None:
                 return self._end_without_result(_NOTHING_RETURNED)
-            return end_of(result_of(value, {}))
+            return self.end_with(value, {})
         except Exception as error:
             return None if self.ended else {"error": _reason(error)}
         except BaseException:
@@ -214,10 +224,24 @@ class AskedTrial:
             )
 
 
-def end_of(result: Any) -> dict[str, Any]:
-    """Return the end of a trial with this result, in the server's form."""
+def _end_of(result: Any, objectives: Sequence[str]) -> dict[str, Any]:
+    """Return the end of a trial with this result, in the server's form.
+
+    Raise ArgumentError if one of several objectives is missing, or is no number.
+    """
     if isinstance(result, float) and not math.isfinite(result):
         return {"error": f"its result is {result}, which is not a finite number"}
+    if len(objectives) < 2:
+        return {"value": result}
+    for name in objectives:
+        number = result.get(name) if isinstance(result, Mapping) else None
+        if number in _NOT_FINITE:
+            return {"error": f"its result {name!r} is {number}, which is not a finite number"}
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            example = ", ".join(f"{each!r}: 0.5" for each in objectives)
+            raise ArgumentError(
+                f"value: must have a number for each objective, as {{{example}}}, not {result!r}"
+            )
     return {"value": result}
 
 
@@ -259,4 +283,5 @@ def _reason(error: Exception) -> str:
 
 def _json_name(number: float) -> str:
     """Return how JSON texts of Python name a number that is not finite."""
-    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+    nan, infinity, negative = _NOT_FINITE
+    return nan if math.isnan(number) else infinity if number > 0 else negative

@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -29,10 +30,12 @@ _MOST_AT_ONCE = 1000  # largest number of leases that one call renews
 class Exchange:
     """Calls about the trials that this program runs. Several threads may use one object.
 
-    ``lease_s``: time after which the server ends a trial of a program that is silent.
+    ``lease_s``: time after which the server ends a trial of a program that is silent. ``objectives``: names
+    of the study's objectives, if they have names.
     """
 
-    def __init__(self, connection: Connection, lease_s: float) -> None:
+    def __init__(self, connection: Connection, lease_s: float, objectives: Sequence[str] = ()) -> None:
+        self.objectives = objectives
         self._connection = connection
         self._idle: list[Session] = []  # sessions that no thread uses at this moment
         self._pid = os.getpid()

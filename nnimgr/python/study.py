@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 from nnimgr.home import Home
 from nnimgr.python import space as spaces
 from nnimgr.python.arguments import checks_arguments
-from nnimgr.python.asked import Array, AskedTrial, Value, end_of, result_of
+from nnimgr.python.asked import Array, AskedTrial, Value
 from nnimgr.python.connection import Connection
 from nnimgr.python.definition import (
     defaulted_fields,
@@ -121,7 +121,8 @@ class Study:
 
     def _set(self, run: Run) -> None:
         connection = Connection(Home.find(), run.id)
-        service = connection.get()["config"]["trainingService"]
+        config = connection.get()["config"]
+        service = config["trainingService"]
         if not isinstance(service, Mapping) or service.get("platform") != _PLATFORM:
             raise Error(
                 f"Experiment {run.id} runs its trials itself, so a program cannot ask for them.",
@@ -130,7 +131,8 @@ class Study:
         self.run = run
         self.id = run.id
         # The server knows only the lease with which the study was created.
-        self._exchange = Exchange(connection, parse_duration(service["lease"]).total_seconds())
+        lease_s = parse_duration(service["lease"]).total_seconds()
+        self._exchange = Exchange(connection, lease_s, tuple(config.get("objectives") or ()))
         # keys and counts of requests whose trials the program has not got, for example because of Ctrl-C
         self._unanswered: dict[str, int] = {}
 
@@ -179,7 +181,7 @@ class Study:
             if not isinstance(results, Sequence) or len(results) != len(trial):
                 raise ArgumentError("value: must be a list or an array with one result for each trial")
             pairs = list(zip(trial, results, strict=True))
-        ends = [(each, end_of(result_of(result, {}))) for each, result in pairs]
+        ends = [(each, each.end_with(result, {})) for each, result in pairs]
         answer = self._call(ends, ask)
         if answer.late is not None:
             if answer.key is not None:

@@ -142,6 +142,13 @@ def test_failures_that_differ_in_numbers_are_one_cause(server: FakeServer) -> No
     ]
 
 
+def test_the_log_of_the_member_that_has_failed_is_named(server: FakeServer) -> None:
+    reason = "exited with code 7: ValueError: bad (member 1 on elm)"
+    server.add("abc").trials = [trial("ta", 0, status="FAILED", reason=reason)]
+    last = in_a_terminal("trial", "ls", "abc").lines[-1]
+    assert last == "  See: nnictl log trial abc -T 0 --file stderr --member 1"
+
+
 def test_no_trial_that_has_failed_is_passed_over(server: FakeServer) -> None:
     reason = "exited with code 1: "
     reasons = [f"{reason}{'abcdefghijkl'[min(no, 11)]}" for no in range(40)]

@@ -170,6 +170,20 @@ def test_a_metric_that_is_too_long_is_refused(trial: Trial) -> None:
     assert trial.frames()[:8] == b"ME999999" and len(trial.frames()) == 999_999 + 8
 
 
+def test_dates_paths_and_sets_are_reported_in_nnis_form(trial: Trial) -> None:
+    trial.run(
+        "import datetime, pathlib\n"
+        "when, where = datetime.date(2026, 1, 31), pathlib.Path('/x')\n"
+        "nni.report_final_result({'default': 0.5, 'when': when, 'where': where, 'which': {2}})"
+    )
+    assert json.loads(json.loads(trial.frames()[8:])["value"]) == {
+        "default": 0.5,
+        "when": {"__date__": None, "year": 2026, "month": 1, "day": 31},
+        "where": {"__pathlib__": "/x"},
+        "which": {"__set__": [2]},
+    }
+
+
 def test_a_value_json_cannot_hold_is_refused(trial: Trial) -> None:
     out = trial.run(
         "for value in (object(), {(1, 2): 3}):\n    try:\n        nni.report_final_result(value)\n"

@@ -152,6 +152,23 @@ def test_numbers_that_are_not_finite_do_not_count_in_a_mapping_either(study: Stu
     assert (large.status, large.reason) == ("FAILED", "its result is inf, which is not a finite number")
 
 
+def test_each_of_several_objectives_needs_a_number(port: int) -> None:
+    study = Study(SPACE, maximize="acc", minimize="ms", name="two", tuner="Random", server=port)
+    trial = study.ask()
+    each = "must have a number for each objective"
+    for wrong in (0.5, {"acc": 1}, {"acc": True, "ms": 1}):
+        with pytest.raises(ArgumentError, match=in_lines(each)):
+            trial.tell(wrong)
+    trial.tell(acc=1.0, ms=2)
+    study.tell(study.ask(), {"acc": float("nan"), "ms": 1})
+    with study.ask() as last:
+        last.report(0.5)
+    whole, bad, short = study.results.trials[:3]
+    assert (whole.status, whole.result) == ("SUCCEEDED", {"acc": 1.0, "ms": 2})
+    assert (bad.status, bad.reason) == ("FAILED", "its result 'acc' is NaN, which is not a finite number")
+    assert short.reason.startswith(f"its last report is no result: value: {each}")
+
+
 def test_trials_of_a_call_with_a_late_result_come_with_the_next_call(study: Study) -> None:
     trial = study.ask()
     study.results.trials[trial.number].stop()
