@@ -225,7 +225,18 @@ def _refuse_unnamed_metrics(found: Foreigners, named: Sequence[str]) -> None:
 
 
 def _directions(args: argparse.Namespace, found: Foreigners, terminal: Terminal) -> Mapping[str, str]:
-    """Return the direction of each number in a result. Warn if nothing states it."""
+    """Return the direction of each number in a result. Warn if nothing states it.
+
+    Raise ClientError if --goal contradicts the source.
+    """
+    for name, direction in found.directions.items():
+        if args.goal not in (None, direction):
+            which = f" for {name}" if name else ""
+            raise ClientError(
+                f"{capital(found.title)} states {direction}{which}, and --goal states {args.goal}; "
+                "nothing is imported.",
+                mend="Leave --goal out, then repeat the command.",
+            )
     names: Sequence[str] = list(found.directions) or (args.metric if len(args.metric or ()) > 1 else [""])
     if args.goal is not None:
         return dict.fromkeys(names, args.goal)

@@ -386,17 +386,20 @@ def check_capacity(reading: Reading, config: ExperimentConfig | None) -> None:
     if config is None or not all(describe(member.service).beside_server for member in config.members):
         return
     here = capacity("/")
+    gang = config.gang
+    beside = gang.least if gang is not None and gang.same_host else 1  # members that run here together
+    on_this = f"{f' for {beside} members' if beside > 1 else ''}, but this machine has"
     for member in config.members:
         cpus, memory = member.job_cpu_number, member.job_memory_size
         field: KeyPath = ("trialMemorySize",)
         if isinstance(growing := member.said("trialMemorySize"), GrowingMemory):
             memory, field = growing.growth().limit, ("trialMemorySize", "limit")
-        if cpus is not None and cpus > here["cpus"]:
+        if cpus is not None and (cpus := cpus * beside) > here["cpus"]:
             has = f"{here['cpus']:g}"
-            reading.fault(("trialCpuNumber",), f"asks for {cpus:g} CPUs, but this machine has {has}")
-        if memory is not None and memory > here["memory"]:
+            reading.fault(("trialCpuNumber",), f"asks for {cpus:g} CPUs{on_this} {has}")
+        if memory is not None and (memory := memory * beside) > here["memory"]:
             has = memory_text(here["memory"])
-            reading.fault(field, f"asks for {memory_text(memory)}, but this machine has {has}")
+            reading.fault(field, f"asks for {memory_text(memory)}{on_this} {has}")
 
 
 def warn_of_gpus(reading: Reading, config: ExperimentConfig) -> None:

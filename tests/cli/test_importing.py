@@ -188,6 +188,9 @@ def test_a_study_with_the_other_goal_is_refused(
     assert main([*command, "--config", "exp.yml"]) == 1
     told = "The goal is minimize in the configuration, and maximize in the Optuna study"
     assert told in capsys.readouterr().err
+    assert main([*command, "--goal", "minimize"]) == 1
+    printed = capsys.readouterr().err
+    assert "states maximize, and --goal states minimize; nothing is imported.\n  Leave --goal out" in printed
     server.add("abc", config={"tuner": {"name": "TPE"}, "goal": "minimize"}, searchSpace={"x": {}})
     assert main([*command, "--to", "abc"]) == 1
     printed = capsys.readouterr().err

@@ -8,6 +8,7 @@ import pytest
 
 from nnimgr.config import ConfigError, ExperimentConfig, load_config, read_canonical
 from tests.config.loading import MINIMAL
+from trial_keeper.machine.capacity import capacity
 
 
 def load(tmp_path: Path, more: str) -> ExperimentConfig:
@@ -50,5 +51,8 @@ def test_odd_amounts_of_memory_are_refused(tmp_path: Path, size: str) -> None:
 def test_what_this_machine_never_has_is_refused_where_there_is_no_other(tmp_path: Path) -> None:
     assert "asks for 99999 CPUs, but this machine has" in fault(tmp_path, "trialCpuNumber: 99999\n")
     assert "asks for 1024 GiB, but this machine has" not in fault(tmp_path, "trialMemorySize: 999 tb\n")
+    here = int(capacity("/")["cpus"])
+    gang = f"trialCpuNumber: {here}\ngang: {{nodes: 2, sameHost: true}}\n"
+    assert f"asks for {2 * here} CPUs for 2 members, but this machine has {here}" in fault(tmp_path, gang)
     # Valid if it was stored on another machine.
     read_canonical({**load(tmp_path, "").canonical(), "trialCpuNumber": 99999})
