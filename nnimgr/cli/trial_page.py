@@ -163,13 +163,26 @@ def _attempts(trial: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     jobs = list(reversed(trial["jobs"]))
     if not jobs:
         yield "Attempts", "none has started"
+    begun = {leg["attempt"]: (leg, before) for leg, before in _legs(trial)}
     for job in jobs[:_MOST_ATTEMPTS]:
         about = _imported(job) if job["keeperId"] == IMPORTED else f"{_where(job)}, {_how(job)}"
         yield f"Attempt {job['attempt']}", about
+        if job["attempt"] in begun:
+            leg, before = begun[job["attempt"]]
+            changes = _changes(leg["parameters"], before)
+            yield "", f"   begins leg {leg['leg']}{changes}: {printable(leg['reason'])}"
         for member in job["members"]:
             yield "", f"   member {member['member']}: {_where(member)}, {_how(member)}"
     if len(jobs) > _MOST_ATTEMPTS:
         yield "", f"{len(jobs) - _MOST_ATTEMPTS} more"
+
+
+def _legs(trial: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Any]]:
+    """Yield each leg of the trial with the parameters before it."""
+    before = trial.get("firstParameters")
+    for leg in trial["legs"]:
+        yield leg, before
+        before = leg["parameters"]
 
 
 def _imported(job: Mapping[str, Any]) -> str:

@@ -67,6 +67,15 @@ def test_a_page_has_everything_about_a_trial(server: FakeServer) -> None:
     assert "nnictl trial checkpoint ls abc -T 0 # its checkpoints" in lines
 
 
+def test_a_page_says_where_the_parameters_of_an_attempt_are_from(server: FakeServer) -> None:
+    leg = {"leg": 1, "attempt": 2, "parameters": {"x": 2}, "reason": "rank 3 of 3; trial b has 5"}
+    jobs = [JOB, {**JOB, "attempt": 2}]
+    server.add("abc").trials = [{**detailed(firstParameters={"x": 1}), "jobs": jobs, "legs": [leg]}]
+    lines = [" ".join(line.split()) for line in in_a_terminal("trial", "show", "-T", "0", columns=120).lines]
+    at = next(number for number, line in enumerate(lines) if line.startswith("Attempt 2"))
+    assert lines[at + 1] == "begins leg 1, with x=2 instead of x=1: rank 3 of 3; trial b has 5"
+
+
 def test_a_page_shows_a_result_that_is_not_usable(server: FakeServer) -> None:
     reason = 'no usable result: "0.93 %" is not a number; pass a float to nni.report_final_result()'
     server.add("abc").trials = [
