@@ -51,4 +51,6 @@ def _sentence(function: str, word: str, known: list[str]) -> str:
     meant = _OTHER_WORDS.get(word.lower())
     near = meant if meant in known else nearest(word, known)
     hint = "" if near is None else f"; did you mean {near}?"
+    if function == "Experiment" and "server" in (word, meant):
+        hint = "; give server to its method start()"
     return f"{function}() has no argument {word!r}{hint}"

@@ -47,10 +47,7 @@ def frame_of(content: bytes, space: Mapping[str, Any]) -> pandas.DataFrame:
         values: Any = np.frombuffer(content, kind, column["length"], start + column["offset"])
         if "categories" in column:
             codes = np.where(values == np.iinfo(kind).max, -1, values.astype(np.int32))
-            values = pd.Categorical.from_codes(codes, pd.Index(range(len(column["categories"]))))
-            known = [code for code, each in enumerate(column["categories"]) if each is not None]
-            values = values.set_categories(known)  # None is a missing value
-            values = values.rename_categories(_labels([column["categories"][code] for code in known]))
+            values = _chosen(codes, column["categories"])
         elif column["name"] in _TIMES:
             values = pd.to_datetime(header["originAt"]) + pd.to_timedelta(values, unit="s")
         elif column["name"] in integers:
@@ -59,6 +56,26 @@ def frame_of(content: bytes, space: Mapping[str, Any]) -> pandas.DataFrame:
     index = pd.Index(found.pop("sequence"), name="number")
     names = sorted(found, key=_place)
     return pd.DataFrame({_short(name, found): found[name] for name in names}, index=index)
+
+
+def _chosen(codes: Any, categories: list[Any]) -> Any:
+    """Return the values of a choice: the category of each code; -1 is a missing value, and None, too.
+
+    They keep their types. Values that are equal, such as 1 and True, cannot be categories: then the column
+    has plain objects.
+    """
+    import numpy as np
+    import pandas as pd
+
+    labels = _labels(categories)
+    if len(set(labels)) < len(labels):
+        return np.array([*labels, None], dtype=object)[codes]
+    values = pd.Categorical.from_codes(codes, pd.Index(range(len(labels))))
+    known = [code for code, each in enumerate(labels) if each is not None]
+    values = values.set_categories(known)
+    names = [labels[code] for code in known]
+    several = len(set(map(type, names))) > 1
+    return values.rename_categories(pd.Index(names, dtype=object) if several else names)
 
 
 def _whole(values: Any) -> Any:
@@ -117,9 +134,11 @@ def _place(name: str) -> int:
 
 
 def _labels(categories: list[Any]) -> list[Any]:
-    """Return the categories as values that can be told apart and hashed: a list or dict becomes JSON text."""
-    labels = [each if isinstance(each, str | int | float) else json.dumps(each) for each in categories]
-    return labels if len(set(labels)) == len(labels) else [json.dumps(each) for each in categories]
+    """Return the categories as values that can be hashed: a list or dict becomes JSON text."""
+    return [
+        each if each is None or isinstance(each, str | int | float) else json.dumps(each)
+        for each in categories
+    ]
 
 
 def _short(name: str, names: Any) -> str:

@@ -22,6 +22,7 @@ import nnimgr
             "num_samples",
             "Experiment() has no argument 'num_samples'; did you mean trials?",
         ),
+        (nnimgr.Experiment, "port", "Experiment() has no argument 'port'; give server to its method start()"),
         (nnimgr.Run.update, "atonce", "Run.update() has no argument 'atonce'; did you mean at_once?"),
         (nnimgr.Run.wait, "time_out", "Run.wait() has no argument 'time_out'; did you mean timeout?"),
         (nnimgr.Study, "direction", "Study() has no argument 'direction'; did you mean maximize?"),

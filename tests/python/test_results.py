@@ -78,9 +78,21 @@ def test_none_is_a_missing_value() -> None:
     frame = frame_of(pack({"originAt": "2026-01-02T03:04:05+00:00", "rows": 4}, columns), {})
     assert list(frame["none_or_3"].isna()) == [True, False, True, False]
     assert list(frame["none_or_3"].cat.categories) == [3] and frame["none_or_3"].dropna().mode()[0] == 3
-    assert list(frame["mixed"].fillna("true")) == ["true", "true", "1", "true"]
+    assert [frame["mixed"][0], frame["mixed"][2]] == [True, 1] and type(frame["mixed"][2]) is int
     assert list(frame["mixed"].isna()) == [False, True, False, True]
     assert frame["none"].isna().all()
+
+
+def test_the_options_of_a_choice_keep_their_types() -> None:
+    options = [2.5, "a", 1, False, [0]]
+    columns = [
+        PackedColumn("sequence", np.arange(5, dtype=np.uint32)),
+        PackedColumn("parameters.any", np.arange(5, dtype=np.uint8), options),
+        PackedColumn("parameters.number", np.array([0, 1, 0, 1, 0], np.uint8), [1, 2.5]),
+    ]
+    frame = frame_of(pack({"originAt": "2026-01-02T03:04:05+00:00", "rows": 5}, columns), {})
+    assert [*map(repr, frame["any"])] == ["2.5", "'a'", "1", "False", "'[0]'"]
+    assert [*map(repr, frame["number"][:2])] == ["1", "2.5"] and str(frame["any"].dtype) == "category"
 
 
 def test_without_pandas_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
