@@ -26,7 +26,7 @@ PAIRS: list[tuple[type[Any], type[Any]]] = [
     (nnimgr.AskedTrial, aio.AskedTrial),
 ]
 # What a study needs of its trials, and what instances get when they are created.
-NOT_FOR_USERS = {"held", "take_end", "settle", "end_of_call"}
+NOT_FOR_USERS = {"held", "take_end", "settle", "end_of_call", "end_with"}
 OF_INSTANCES = {"id", "number", "attempt", "params", "ended", "trials", "run", "of"}
 # What replaces a constructor and ``len``, which cannot be awaited.
 INSTEAD = {"create", "count"}

@@ -99,7 +99,7 @@ def seeds_not_rebuilt() -> Iterator[None]:
 
     def without(*args: Any, **kwargs: Any) -> Any:
         made = spec(*args, **kwargs)
-        return replace(made, seed=None) if kwargs.get("state") is not None else made
+        return replace(made, seed=None) if kwargs.get("progress") else made
 
     with patch.object(service_session, "job_spec", without):
         yield
@@ -112,7 +112,7 @@ def resources_not_rebuilt() -> Iterator[None]:
 
     def without(*args: Any, **kwargs: Any) -> Any:
         made = spec(*args, **kwargs)
-        return replace(made, resources={}) if kwargs.get("state") is not None else made
+        return replace(made, resources={}) if kwargs.get("progress") else made
 
     with patch.object(service_session, "job_spec", without):
         yield
