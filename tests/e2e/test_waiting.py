@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from functools import partial
 from itertools import pairwise
@@ -21,17 +22,19 @@ FEW = 100
 
 
 class Calls:
-    """Counts the calls of Python functions and of built-in ones."""
+    """Counts the calls of Python functions and of built-in ones, but not those of the garbage collection."""
 
     def __init__(self) -> None:
         self.number = 0
 
     def __enter__(self) -> Calls:
+        gc.disable()
         sys.setprofile(self._count)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
+        gc.enable()
 
     def _count(self, frame: FrameType, event: str, argument: object) -> None:
         self.number += event in ("call", "c_call")
