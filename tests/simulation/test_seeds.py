@@ -15,8 +15,8 @@ from tests.simulation.runs import run
 from tests.simulation.world import CERTAIN, PREEMPTED, World
 
 CHUNK = 20
-GIVING_UP = (501, 708)  # lives in which gangs give up members
-SAVING = 60  # first of four lives with checkpoints
+GIVING_UP = (2157, 9517)  # lives in which gangs give up members
+SAVING = 84  # first of four lives with checkpoints
 
 
 @pytest.mark.parametrize("first", range(0, 200, CHUNK))
