@@ -77,7 +77,7 @@ def _plain(name: str) -> str:
 
 def not_utf8(directory: str) -> str | None:
     """Return a sentence if the name of a directory is not UTF-8, which no request or database can contain."""
-    # imported here, because tuners' processes need no more than this module
+    # imported here: each tuner's process loads this module, but needs none of the keepers' code
     from trial_keeper.machine.untrusted_files import shown_name
 
     shown = shown_name(directory)

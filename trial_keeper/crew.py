@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Execute = Callable[[str, dict[str, str], tuple[int, int]], int]
 
 USAGE = 2
-_HINT = "nni: "  # how lines of the SDK begin
+_HINT = "nni: "  # beginning of the lines in which the SDK gives hints
 GRACE_S = 5.0  # between SIGTERM and SIGKILL for the workers that are left after a failure
 LOG_BYTES = 1 << 27
 
@@ -287,11 +287,10 @@ class _Crew:
         if self._stopping or (has_spoken and not killed):
             return
         status, words = worker.status or 0, worker.last_words()
-        if words.startswith(_HINT):  # the SDK's own, which explains no failure
-            words = ""
-        if os.WIFSIGNALED(status):  # its last words may be older than the signal, and no cause
-            words = f"{_how(status)} (its last line: {words})" if words else _how(status)
-        words = words or _how(status)
+        if not words or words.startswith(_HINT):  # a hint explains no failure
+            words = _how(status)
+        elif os.WIFSIGNALED(status):  # the line may be older than the signal, and not its cause
+            words = f"{_how(status)} (its last line: {words})"
         stopped = f"; {others} others were stopped" if others > 1 else "; the other one was stopped"
         sys.stderr.write(f"rank {worker.rank} failed first: {words}{stopped if others else ''}\n")
 

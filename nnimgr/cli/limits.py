@@ -32,7 +32,7 @@ def ended_again(profile: Mapping[str, Any]) -> str | None:
 
 
 def after_update(profile: Mapping[str, Any], title: str, *, was_done: bool) -> str | None:
-    """Return why an update has not led to new trials, or does not do so yet.
+    """Return why an update has no effect, has not led to new trials, or does not do so yet.
 
     Return None if nothing prevents new trials. ``title``: what was changed, such as "trialnum". ``was_done``:
     the experiment was DONE before the update.

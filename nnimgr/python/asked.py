@@ -138,7 +138,7 @@ class AskedTrial:
         try:
             return _end_of(last, self._exchange.objectives)
         except ArgumentError as fault:
-            return {"error": f"its last report is no result: {fault.sentence}"}
+            return {"error": f"its last report {fault.sentence.removeprefix('value: ')}"}
 
     def __enter__(self) -> AskedTrial:
         return self
@@ -227,7 +227,7 @@ class AskedTrial:
 def _end_of(result: Any, objectives: Sequence[str]) -> dict[str, Any]:
     """Return the end of a trial with this result, in the server's form.
 
-    Raise ArgumentError if one of several objectives is missing, or is no number.
+    Raise ArgumentError if the study has several objectives, and one of them has no number.
     """
     if isinstance(result, float) and not math.isfinite(result):
         return {"error": f"its result is {result}, which is not a finite number"}

@@ -247,7 +247,7 @@ def _attempt_due(state: ExperimentState, fact: f.AttemptDue, r: f.Recorded) -> N
         trial.preempted_attempts += fact.cause is f.Cause.PREEMPTED
     trial.attempt, trial.due_at = fact.attempt, fact.due_at
     trial.again = fact.reason
-    # after the delay it may still wait for a slot, so the first sentence has to hold for both
+    # "to run again" stays true if the trial still waits for a slot when the delay is over
     trial.reason = f"waits {'to run again' if fact.due_at > r.at else 'for a free slot'}: {fact.reason}"
     trial.closed_job = trial.started_at = trial.running_since = None
     if fact.resources is not None and (coming := trial.next_resources) is not None:

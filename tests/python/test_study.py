@@ -166,7 +166,7 @@ def test_each_of_several_objectives_needs_a_number(port: int) -> None:
     whole, bad, short = study.results.trials[:3]
     assert (whole.status, whole.result) == ("SUCCEEDED", {"acc": 1.0, "ms": 2})
     assert (bad.status, bad.reason) == ("FAILED", "its result 'acc' is NaN, which is not a finite number")
-    assert short.reason.startswith(f"its last report is no result: value: {each}")
+    assert short.reason.startswith(f"its last report {each}, as {{'acc': 0.5, 'ms': 0.5}}, not 0.5")
 
 
 def test_trials_of_a_call_with_a_late_result_come_with_the_next_call(study: Study) -> None:

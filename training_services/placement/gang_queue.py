@@ -38,7 +38,7 @@ from training_services.placement.queue import not_here
 __all__ = ["GangQueue"]
 
 FIRST = 8  # waiting jobs to which a new reason is reported, which bounds the cost of an event
-COPIED_FIRST = "waits until the trial's checkpoint has been copied to the server, for all members"
+COPIED_FOR_ALL = "waits until the trial's checkpoint has been copied to the server, for all members"
 BEHIND = "waits behind other trials of its experiment"
 _LINE = 0  # all jobs form one line
 
@@ -242,7 +242,7 @@ class GangQueue(Generic[S]):
             else:
                 hindered.append(Waits(obstacle))
         if bound and job.copy_comes and len(seats) > 1 and not self._wants.same_host:
-            return Waits(COPIED_FIRST)
+            return Waits(COPIED_FOR_ALL)
         alone = self._wants.same_host and len(seats) == 1
         most = self._most(job, [seat.host for seat in seats])
         wants = replace(self._wants, most=most, bound=bound, alone=alone)

@@ -261,7 +261,7 @@ class Attempts:
         elif claim.boot_id != self._held.boot_id or not here:
             self._seals.seal(attempt, wire.HOST_LOST, _CUT_OFF)
         elif not seen.alive:
-            cause = f"nnimgr's process for it (pid {claim.pid}) was killed, so its exit code is not known"
+            cause = f"nnimgr's process beside the command (pid {claim.pid}) was killed: no exit code is known"
             self._seals.sweep(attempt, cause)
         elif not attempt.watched:
             self._watch(now, attempt, (claim.pid, claim.start_time))
