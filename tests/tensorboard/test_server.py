@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,32 @@ nni.report_final_result(1)
 """
 
 
-@pytest.fixture
-def done(tmp_path: Path) -> Iterator[Scene]:
-    """An experiment with two ended trials, on a server whose Python has the fake TensorBoard."""
-    with scene(tmp_path, environ={"PYTHONPATH": _path(FAKE), "A_SECRET": "hush"}) as found:
+@contextmanager
+def _two_trials(folder: Path) -> Iterator[Scene]:
+    with scene(folder, environ={"PYTHONPATH": _path(FAKE), "A_SECRET": "hush"}) as found:
         found.create(found.script(TRIAL), maxTrialNumber=2)
         found.done()
+        yield found
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """The experiment of all tests that leave the server running."""
+    with _two_trials(tmp_path_factory.mktemp("shared")) as found:
+        yield found
+
+
+@pytest.fixture
+def done(shared: Scene) -> Iterator[Scene]:
+    """An experiment with two ended trials, on a server whose Python has the fake TensorBoard."""
+    yield shared
+    assert shared.server.call("DELETE", "/e/exp/api/v1/nni/tensorboard-tasks").status == 200
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Scene]:
+    """The same, with a server that the test may end."""
+    with _two_trials(tmp_path) as found:
         yield found
 
 
@@ -105,21 +125,21 @@ async def test_the_search_says_which_python_is_asked() -> None:
     assert told == [f"asking {sys.executable} for at most 30 s whether it has TensorBoard"]
 
 
-def test_a_killed_server_leaves_no_tensorboard(done: Scene) -> None:
-    task = _start(done)
-    assert _ask(done, f"{task['path']}runs")[0].status == 200
-    done.server.end(signal.SIGKILL)
+def test_a_killed_server_leaves_no_tensorboard(own: Scene) -> None:
+    task = _start(own)
+    assert _ask(own, f"{task['path']}runs")[0].status == 200
+    own.server.end(signal.SIGKILL)
     eventually(lambda: _gone(task["pid"]), "the end of TensorBoard")
 
 
-def test_a_server_that_exits_ends_its_tensorboards(done: Scene) -> None:
-    task = _start(done)
-    with closing(done.server.connection()) as connection:
-        connection.request("GET", f"{task['path']}endless", headers=done.server.bearer)
+def test_a_server_that_exits_ends_its_tensorboards(own: Scene) -> None:
+    task = _start(own)
+    with closing(own.server.connection()) as connection:
+        connection.request("GET", f"{task['path']}endless", headers=own.server.bearer)
         assert connection.getresponse().read(1000)
-        assert done.server.end() == 0
+        assert own.server.end() == 0
     assert _gone(task["pid"])
-    assert "Traceback" not in done.server.said
+    assert "Traceback" not in own.server.said
 
 
 def test_a_stranger_gets_401_and_tensorboard_has_no_port(done: Scene) -> None:
@@ -203,7 +223,8 @@ def test_nnis_routes(done: Scene) -> None:
     }
     assert done.server.call("GET", f"{nni}/tensorboard/{task['id']}").body == task
     assert done.server.call("PUT", f"{nni}/tensorboard/{task['id']}").body == task
-    assert done.server.call("GET", f"{nni}/tensorboard-tasks").body == [task]
+    listed = done.server.call("GET", f"{nni}/tensorboard-tasks").body
+    assert [each for each in listed if each["status"] == "RUNNING"] == [task]
     stopped = done.server.call("DELETE", f"{nni}/tensorboard/{task['id']}").body
     assert stopped == {key: value for key, value in task.items() if key != "pid"} | {"status": "STOPPED"}
     again = done.server.call("POST", f"{nni}/tensorboard", {"trials": first}).body

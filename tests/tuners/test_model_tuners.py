@@ -98,13 +98,13 @@ def goes_on(make: Make, raw: dict[str, Any], arguments: dict[str, Any], interrup
                 tuner.trial_end(done, bool(done % 4))
 
 
-@settings(CALM, max_examples=40)
+@settings(CALM, max_examples=20)
 @given(raw_spaces(), st.sampled_from([*CHEAP, QMC]), st.integers(8, 30))
 def test_any_space_is_served_and_a_rebuilt_tuner_goes_on(raw: Any, tuner: Any, interrupted_at: int) -> None:
     goes_on(*(tuner.values[0], raw, tuner.values[1]), interrupted_at)
 
 
-@settings(CALM, max_examples=8)
+@settings(CALM, max_examples=5)
 @given(raw_spaces(), st.sampled_from([GP, METIS]))
 def test_any_space_is_served_by_gaussian_processes(raw: Any, tuner: Any) -> None:
     goes_on(*(tuner.values[0], raw, tuner.values[1]), 10)
