@@ -14,7 +14,7 @@ from nnimgr.client.errors import ClientError
 from nnimgr.client.lines import fitted
 from nnimgr.spelling import capital
 
-__all__ = ["awaited", "waiting"]
+__all__ = ["awaited", "say", "waiting"]
 
 TELL_S = 1.0  # seconds before the first sentence, and between two looks whether it has changed
 
@@ -37,7 +37,7 @@ def waiting(sentence: str | Callable[[], str]) -> Iterator[None]:
                 return
             if fresh and fresh != said and not over.is_set():
                 said = fresh
-                _say(f"{capital(fresh.rstrip('.'))}.")
+                say(f"{capital(fresh.rstrip('.'))}.")
 
     teller = threading.Thread(target=tell, name="waiting", daemon=True)
     teller.start()
@@ -56,7 +56,8 @@ def awaited(pieces: Iterator[bytes], sentence: str) -> Iterator[bytes]:
     yield from pieces
 
 
-def _say(sentence: str) -> None:
+def say(sentence: str) -> None:
+    """Print the sentence now."""
     with contextlib.suppress(OSError):  # the reader of standard error has gone
         sys.stderr.write(fitted(sys.stderr, f"INFO: {sentence}") + "\n")
         sys.stderr.flush()

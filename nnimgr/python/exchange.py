@@ -73,6 +73,11 @@ class Exchange:
         self._idle.append(session)
         return answer
 
+    @property
+    def held(self) -> int:
+        """Number of trials that this program has got and not yet ended."""
+        return len(self._leases.trials)
+
     def hold(self, trial: AskedTrial) -> None:
         """Renew the lease of a trial until it ends, or until the program forgets the object."""
         self._leases.add(trial)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from nnimgr.client.waits import say
 from nnimgr.home import Home
 from nnimgr.python import space as spaces
 from nnimgr.python.arguments import checks_arguments
@@ -135,6 +136,7 @@ class Study:
         self._exchange = Exchange(connection, lease_s, tuple(config.get("objectives") or ()))
         # keys and counts of requests whose trials the program has not got, for example because of Ctrl-C
         self._unanswered: dict[str, int] = {}
+        self._has_said_why = False
 
     def __repr__(self) -> str:
         return f"<Study {self.id}: {self.run.now}>"
@@ -148,8 +150,8 @@ class Study:
     def ask(self, count: int | None = None) -> AskedTrial | list[AskedTrial]:
         """Return a trial to run, or with ``count`` a list of trials, in one request.
 
-        The list has fewer trials if the study's limits allow no more. Wait while all ``at_once`` trials run.
-        Raise Ended if the study has ended.
+        The list has fewer trials if the study's limits allow no more. Wait while all ``at_once`` trials run,
+        and say so once, on standard error. Raise Ended if the study has ended.
         """
         if count is None:
             return self._ask(1)[0]
@@ -281,9 +283,20 @@ class Study:
             except LateResult as error:
                 late = error
         while "wanted" in body and not found["trials"] and found["ended"] is None:
+            self._say_why_it_waits(found["waiting"])
             found = self._exchange.call(wanted=body["wanted"])
         trials = [AskedTrial(self._exchange, each) for each in found["trials"]]
         return _Answer(trials, late, found["ended"], body["wanted"]["key"] if trials else None)
+
+    def _say_why_it_waits(self, why: str) -> None:
+        """Say once why no trial comes, because a program may wait for results that only itself can tell."""
+        if self._has_said_why:
+            return
+        self._has_said_why = True
+        held = self._exchange.held
+        which = "the result of 1 trial" if held == 1 else f"the results of {held} trials"
+        own = f" This program has not told {which} yet." if held else ""
+        say(f"Study {self.id} has no trial to give yet: {why}.{own}")
 
 
 class _Answer(NamedTuple):

@@ -32,5 +32,5 @@ def told(home: Home, monkeypatch: pytest.MonkeyPatch) -> Told:
     """What commands wait for, which they say at once."""
     monkeypatch.setattr(waits, "TELL_S", 0.001)
     told = Told()
-    monkeypatch.setattr(waits, "_say", told.say)
+    monkeypatch.setattr(waits, "say", told.say)
     return told

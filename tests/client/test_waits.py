@@ -38,5 +38,5 @@ def test_an_error_is_left_to_the_wait_itself(told: Told) -> None:
 
 
 def test_the_sentences_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    waits._say("Reading a file.")
+    waits.say("Reading a file.")
     assert capsys.readouterr() == ("", "INFO: Reading a file.\n")

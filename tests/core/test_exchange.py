@@ -221,6 +221,7 @@ async def test_full_slots_give_what_there_is_and_then_wait(asked: Lab) -> None:
         first, second = await ask(runner, "a", 5)
         nothing = await exchange(runner, wanted=Wanted("b", 1), hold_s=0)
         assert nothing.jobs == [] and nothing.ended is None
+        assert nothing.waiting == "2 of 2 slots busy"
         waiting = asyncio.create_task(ask(runner, "b"))
         await tell(runner, first, 1.0)
         (third,) = await waiting

@@ -17,6 +17,7 @@ import pytest
 from nnimgr import ArgumentError, AskedTrial, Ended, Error, LateResult, Run, Study, space, tune
 from nnimgr.home import Home
 from nnimgr.python.connection import Connection
+from nnimgr.python.exchange import Exchange
 from tests.python.messages import in_lines
 from tests.python.test_running import until
 
@@ -90,6 +91,33 @@ def test_trials_are_asked_for_and_told(study: Study) -> None:
     assert study.best_params == study.best.parameters
     assert study.results.trials[0].curve() == [(0, 9.0)] and study.results.trials[4].result["loss"] == 7
     assert study.results.trials[0].reason == "its program has told the result"
+
+
+def test_a_program_that_waits_for_its_own_results_is_told_so(
+    port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = Study(SPACE, minimize=True, at_once=1, name="full", server=port)
+    held = study.ask()
+    call = Exchange.call
+    refused: list[Any] = []
+
+    def late(exchange: Exchange, **body: Any) -> Any:
+        """Answer twice as a server does that has had no trial for ten seconds."""
+        if len(refused) < 2:
+            refused.append(body)
+            return {"trials": [], "gone": [], "ended": None, "waiting": "1 of 1 slots busy"}
+        if not held.ended:
+            monkeypatch.setattr(Exchange, "call", call)
+            held.tell(1.0)
+        return call(exchange, **body)
+
+    capsys.readouterr()
+    monkeypatch.setattr(Exchange, "call", late)
+    assert study.ask().number == 1
+    assert " ".join(capsys.readouterr().err.split()) == (
+        "INFO: Study full has no trial to give yet: 1 of 1 slots busy. "
+        "This program has not told the result of 1 trial yet."
+    )
 
 
 def test_an_array_has_a_result_for_each_trial(study: Study) -> None:

@@ -110,7 +110,10 @@ class GoneTrial(Model):
 class Exchanged(Model):
     trials: list[GivenTrial] = Field(
         description="the trials that the program has got. There may be fewer than it wants, also none after "
-        "20 s without a parameter set: it then repeats the request with the same key"
+        "10 s without a parameter set: it then repeats the request with the same key"
     )
     gone: list[GoneTrial]
     ended: str | None = Field(description="why no more trials are created; null: further ones may come")
+    waiting: str | None = Field(
+        description="what the experiment does; null: the program has got trials, gets no more, or wants none"
+    )

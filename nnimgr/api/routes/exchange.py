@@ -82,7 +82,8 @@ async def exchange_trials(
     gone: list[models.GoneTrial] = []
     if found.gone:
         gone = await asyncio.to_thread(_gone, parts.manager.reader(experiment_id), found.gone)
-    answer = models.Exchanged(trials=[_given(job) for job in found.jobs], gone=gone, ended=found.ended)
+    trials = [_given(job) for job in found.jobs]
+    answer = models.Exchanged(trials=trials, gone=gone, ended=found.ended, waiting=found.waiting)
     return Response(answer.model_dump_json(), media_type="application/json")
 
 

@@ -26,7 +26,7 @@ from training_services.frames import number_in
 
 __all__ = ["HOLD_S", "Exchanged", "Held", "Report", "Tell", "Wanted", "exchange"]
 
-HOLD_S = 20.0  # longest wait for trials; the program then asks again with the same key
+HOLD_S = 10.0  # longest wait for trials; the program then asks again with the same key
 _CREATES_TRIALS = LIVE - {f.ExperimentStatus.DRAINING}
 
 
@@ -66,12 +66,14 @@ class Wanted:
 class Exchanged:
     """Answer of an exchange. ``gone``: attempts that the program named, and that were not open any more.
 
-    ``ended``: why no more trials are created, if the program has asked for some and gets none.
+    ``ended``: why no more trials are created, if the program has asked for some and gets none. ``waiting``:
+    what the experiment does, if the program gets none yet.
     """
 
     jobs: Sequence[TrialJobSpec]
     gone: Sequence[Held]
-    ended: str | None
+    ended: str | None = None
+    waiting: str | None = None
 
 
 async def exchange(
@@ -110,9 +112,10 @@ async def exchange(
             await runner.request(_nothing)
         gone += [held for held in alive if _open_job(state, held) is None]
         if wanted is None:
-            return Exchanged((), gone, None)
+            return Exchanged((), gone)
         jobs, ended = await _granted(runner, service, wanted, hold_s)
-        return Exchanged(jobs, gone, ended)
+        waiting = None if jobs or ended is not None else runner.now()
+        return Exchanged(jobs, gone, ended, waiting)
     finally:
         if wanted is not None:
             service.unwant(wanted.key)
