@@ -177,9 +177,13 @@ async def reply(build: Callable[[], BaseModel]) -> Response:
     return Response(await asyncio.to_thread(text), media_type="application/json")
 
 
+# The names of these HTTP statuses differ between versions of Python.
+_RENAMED = {413: {"description": "Content Too Large"}, 422: {"description": "Unprocessable Content"}}
+
+
 def refusals(*statuses: int) -> Responses:
     """Return the OpenAPI description of a route's error answers with these HTTP statuses."""
-    return {status: {"model": ErrorAnswer} for status in statuses}
+    return {status: {"model": ErrorAnswer} | _RENAMED.get(status, {}) for status in statuses}
 
 
 def streams(*media_types: str) -> Responses:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 from collections.abc import Iterator
 
 import httpx
@@ -294,7 +295,13 @@ async def test_wrong_codes_count_as_failures(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "status"), [(b"{", 422), (b"[" * 4000, 400), (b'{"tok":1}', 422), (b" " * 4097, 413)]
+    ("content", "status"),
+    [
+        (b"{", 422),
+        (b"[" * 4000, 400 if sys.version_info < (3, 13) else 422),  # newer versions of Python read deeper
+        (b'{"tok":1}', 422),
+        (b" " * 4097, 413),
+    ],
 )
 async def test_refused_bodies_count_as_failures(lab: Lab, content: bytes, status: int) -> None:
     headers = {"Content-Type": "application/json"}
