@@ -56,10 +56,23 @@ class Authority:
         )
         if for_host is None:
             builder = builder.add_extension(own, critical=False)
+            builder = builder.add_extension(_signing(), critical=True)  # Python 3.13 asks for it
         else:
             names = x509.SubjectAlternativeName([x509.DNSName(for_host)])
             builder = builder.add_extension(names, critical=False)
         return builder.sign(self._key, hashes.SHA256())
+
+
+def _signing() -> x509.KeyUsage:
+    """Return the usage of a key that signs certificates."""
+    uses = dict.fromkeys(
+        (
+            "digital_signature", "content_commitment", "key_encipherment", "data_encipherment",
+            "key_agreement", "encipher_only", "decipher_only",
+        ),
+        False,
+    )  # fmt: skip
+    return x509.KeyUsage(key_cert_sign=True, crl_sign=True, **uses)
 
 
 def _named(text: str) -> x509.Name:

@@ -17,6 +17,7 @@ __all__ = [
     "check_log_name",
     "folder_file",
     "folder_listing",
+    "is_log",
     "listing_of",
 ]
 
@@ -29,6 +30,13 @@ def check_log_name(name: str) -> None:
     """Raise ValueError if the name is not the name of a trial's log, such as ``stdout``."""
     if name not in LOG_NAMES:
         raise ValueError(f"{name!r} is not one of {', '.join(LOG_NAMES)}")
+
+
+def is_log(path: str) -> bool:
+    """Return whether this file in an attempt's folder is the log of the trial, or of one of its processes."""
+    *folders, name = path.split("/")
+    of_process = len(folders) == 2 and folders[0] == "ranks" and folders[1].isdecimal()
+    return name in LOG_NAMES and (of_process or not folders)
 
 
 class LogFile(PlainFile):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nnimgr.cli.selection import client_of, select
@@ -11,6 +12,7 @@ from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal, printable
 from nnimgr.cli.times import when
 from nnimgr.cli.trials import trial_named
+from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
 from training_services.keepers.names import LOCAL, NNI, host_of, keeper_name
@@ -57,10 +59,11 @@ def members(args: argparse.Namespace, terminal: Terminal) -> int:
     if job is None or not found:
         terminal.say(_why_none(trial, job))
         return 0
+    titles = _titles(client, entry.id, found)
     rows = [
         (
             str(member["member"]),
-            machine_of(member),
+            titles.get(member["keeperId"]) or machine_of(member),
             added["address"] or "-",
             end_of(member) or member["state"],
             "-" if added["processes"] is None else str(added["processes"]),
@@ -80,6 +83,16 @@ def machine_of(job: Mapping[str, Any]) -> str:
     keeper_id = job["keeperId"]
     known = {LOCAL: "this machine", NNI: "a machine of NNI"}
     return known.get(keeper_id) or host_of(keeper_id) or str(keeper_id)
+
+
+def _titles(client: Client, experiment_id: str, found: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
+    """Return the names of pods and allocations in which members run, as "nnictl machine ls" shows them."""
+    if all(end_of(member) or host_of(member["keeperId"]) for member in found):
+        return {}
+    with contextlib.suppress(ClientError):  # their keepers' own names do for a list
+        machines = client.get("experiments", experiment_id, "machines")["machines"]
+        return {machine["id"]: machine["name"] for machine in machines if machine["id"] != LOCAL}
+    return {}
 
 
 def end_of(job: Mapping[str, Any]) -> str | None:
@@ -142,7 +155,7 @@ def _processes(member: Mapping[str, Any], config: Mapping[str, Any]) -> int | No
     if wanted is None:
         return 1
     if wanted == "gpu" or (wanted == "auto" and member["gpus"]):
-        return len(member["gpus"])
+        return len(member["gpus"]) or None
     return wanted if isinstance(wanted, int) else None
 
 

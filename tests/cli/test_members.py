@@ -62,7 +62,7 @@ def test_the_newest_attempt_as_a_table(server: FakeServer) -> None:
     assert [line.split("2026")[0].split() for line in seen.lines] == [
         ["MEMBER", "MACHINE", "ADDRESS", "STATE", "PROCESSES", "SINCE"],
         ["0", "gpu-2", "gpu-2", "running", "2"],
-        ["1", "added", "-", "placed", "0"],
+        ["1", "added", "-", "placed", "-"],
     ]
     assert seen.code == 0 and "2026" in seen.lines[1] and "2026" in seen.lines[2]
 

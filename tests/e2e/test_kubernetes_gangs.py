@@ -142,7 +142,7 @@ def test_a_pod_that_no_node_takes_is_named(gangs: Gangs) -> None:
     nodes = json.loads(gangs.place.kubectl("get", "nodes", "-o", "json"))["items"]
     cpus = int(nodes[0]["status"]["allocatable"]["cpu"])
     gangs.begin_gang(trialCpuNumber=cpus * 0.6)
-    reason = gangs.waiting("1 is running, 1 pends: no node accepts the pod: 0/1 nodes are available: ")
+    reason = gangs.waiting("1 is running; no node accepts the pod: 0/1 nodes are available: ")
     assert reason.startswith("waits for 2 pods: ") and "Insufficient cpu" in reason
     (trial,) = gangs.trials()
     gangs.stop_trial(trial["id"])

@@ -134,11 +134,11 @@ async def test_a_gang_waits_until_the_addresses_of_its_pods_are_known(lab: Lab) 
 async def test_what_a_gang_waits_for_is_said(lab: Lab) -> None:
     await lab.open()
     lab.core.submit("aaaa1")
-    assert lab.waits(JOB) == ["waits for 2 pods: 0 are running, 2 pend"]
+    assert lab.waits(JOB) == ["waits for 2 pods: 0 are running"]
     await lab.keeper(PODS[0])
     await lab.made(PODS[1])
     pend(lab, PODS[1])
-    await lab.core.waits(JOB, f"waits for 2 pods: 1 is running, 1 pends: no node accepts the pod: {LACK}")
+    await lab.core.waits(JOB, f"waits for 2 pods: 1 is running; no node accepts the pod: {LACK}")
 
 
 async def test_a_gang_gets_its_pods_when_the_gangs_before_it_have_nodes(lab: Lab) -> None:
@@ -152,7 +152,7 @@ async def test_a_gang_gets_its_pods_when_the_gangs_before_it_have_nodes(lab: Lab
     for pod in ("contract-bbbb2-1", "contract-bbbb2-1-m1"):
         await lab.made(pod)
     assert sorted(made(lab)) == sorted([*PODS, "contract-bbbb2-1", "contract-bbbb2-1-m1"])
-    await lab.core.waits(other, "waits for 2 pods: 0 are running, 2 pend: the pod waits for a node")
+    await lab.core.waits(other, "waits for 2 pods: 0 are running; the pod waits for a node")
 
 
 async def test_a_gang_gives_back_what_another_one_may_need(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,7 @@ async def test_a_gang_gives_back_what_another_one_may_need(lab: Lab, monkeypatch
     lost = await lab.core.seen(JobLost, JOB)
     monkeypatch.undo()  # the other gang has the usual time
     assert lost.cause is Cause.PREEMPTED
-    assert lost.reason.startswith("gave its pods back so that others can start: 0 are running, 2 pend: ")
+    assert lost.reason.startswith("gave its pods back so that others can start: 0 are running; ")
     await gone(lab, *PODS)
     for pod in (other, f"{other}-m1"):
         await lab.keeper(pod)
@@ -185,7 +185,7 @@ async def test_a_gang_without_nodes_takes_nothing_from_others_and_waits(
     for pod in PODS:
         await lab.made(pod)
         pend(lab, pod)
-    await lab.core.waits(JOB, f"waits for 2 pods: 0 are running, 2 pend: no node accepts the pod: {LACK}")
+    await lab.core.waits(JOB, f"waits for 2 pods: 0 are running; no node accepts the pod: {LACK}")
     await asyncio.sleep(0)
     assert not any(isinstance(fact, JobLost) for fact in lab.core.of(JOB))
 

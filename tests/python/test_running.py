@@ -133,10 +133,10 @@ def test_a_refused_resume_leaves_no_server(port: int, capsys: pytest.CaptureFixt
         connection.execute("PRAGMA user_version = 999")  # of a newer version, so the server refuses it
     with pytest.raises(nnimgr.Error, match="schema"):
         run.resume()
-    assert not Home.find().servers()
+    until(lambda: not Home.find().servers())
     assert nnictl(["resume", "old"]) == 1
     assert "schema" in capsys.readouterr().err
-    assert not Home.find().servers()
+    until(lambda: not Home.find().servers())
 
 
 def test_the_same_name_attaches_and_continues(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.slurm.test_failures import until
 from training_services.addresses import NoDoors
 from training_services.base import Cause, ExperimentContext
 from training_services.keepers.host import HostGone
@@ -32,6 +33,8 @@ class _Slurm(Commands):
         self.calls: list[str] = []
         self.options: list[str] = []  # the last one of each squeue
         self.hides = False  # True: squeue shows nothing
+        self.answers = asyncio.Event()  # without it, sbatch hangs
+        self.answers.set()
 
     async def run(self, *words: str, text: str = "") -> Outcome:
         self.calls.append(words[0])
@@ -40,6 +43,7 @@ class _Slurm(Commands):
             if self.hides:
                 return Outcome(0, "", "")
         if words[0] == "sbatch":
+            await self.answers.wait()
             return Outcome(0, "7\n", "")
         return Outcome(0, LINE.format(self.state) if words[0] == "squeue" else "", "")
 
@@ -162,6 +166,70 @@ async def test_an_allocation_that_is_given_up_is_canceled(
         await made.keep()
     assert [call for call in slurm.calls if call != "squeue"] == ["sbatch", "scancel"]
     await made.close()
+    await place.close()
+
+
+async def test_a_submission_under_way_is_not_repeated(tmp_path: Path) -> None:
+    slurm = _Slurm("PENDING")
+    place = Login(slurm)
+    made = _allocation(tmp_path, place, known=False)
+    await made.write_manager({"urls": ["https://127.0.0.1:1"]})
+    await made.open()
+    slurm.answers.clear()
+    for _ in range(2):
+        keeping = asyncio.create_task(made.keep())
+        await until(lambda: "sbatch" in slurm.calls)
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+    keeping = asyncio.create_task(made.keep())
+    slurm.answers.set()
+    await until(lambda: made.accepted)
+    assert slurm.calls.count("sbatch") == 1
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    await made.close()
+    await place.close()
+
+
+async def test_submissions_that_hang_leave_room_for_other_commands(tmp_path: Path) -> None:
+    slurm = _Slurm("RUNNING")
+    place = Login(slurm)
+    slurm.answers.clear()
+    submissions = [asyncio.create_task(place.submit("script")) for _ in range(login.SUBMISSIONS + 3)]
+    await until(lambda: slurm.calls.count("sbatch") == login.SUBMISSIONS)
+    place.add(_Watcher())
+    assert len((await place.fresh()).rows) == 1
+    assert slurm.calls.count("sbatch") == login.SUBMISSIONS
+    slurm.answers.set()
+    await asyncio.gather(*submissions)
+    await place.close()
+
+
+async def test_a_table_that_squeue_is_showing_is_new_enough_after_a_restart() -> None:
+    slurm, watcher = _Slurm("RUNNING"), _Watcher()
+    place = Login(slurm)
+    opened = asyncio.get_running_loop().time()
+    place.add(watcher, unknown=True)
+    await watcher.looked.wait()
+    assert await place.fresh(opened) is place.table
+    assert slurm.calls == ["squeue"]
+    await place.close()
+
+
+async def test_a_call_of_the_keeper_ends_the_doubt_about_its_allocation(tmp_path: Path) -> None:
+    slurm = _Slurm("SUSPENDED")
+    place = Login(slurm)
+    suspended = _allocation(tmp_path, place)
+    await suspended.open()
+    suspended.heard()
+    keeping = asyncio.create_task(suspended.keep())
+    await place.fresh()
+    await until(lambda: suspended.doubt is not None)
+    suspended.heard()
+    assert suspended.doubt is None
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    await suspended.close()
     await place.close()
 
 

@@ -30,6 +30,8 @@ def test_why_an_allocation_waits_is_one_sentence() -> None:
     assert why_pending(table, row) == sentence
     unknown = row._replace(reason="(SomeNewCode, more)", priority=99)
     assert why_pending(table, unknown) == "waits in partition gpu: Slurm says SomeNewCode, more"
+    held = row._replace(reason="JobHeldUser")
+    assert why_pending(table, held) == "waits in partition gpu: its user holds it (scontrol release)"
     drained = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
     assert why_pending(table, row._replace(reason=drained, priority=99)).endswith(f"Slurm says {drained}")
     known = row._replace(reason="(ReqNodeNotAvail, UnavailableNodes:n1)", priority=99)

@@ -287,18 +287,16 @@ class GangAllocations(AllocationQueue):
         return f"waits for {least}{self._most} {self._naming.noun}s: {self._counts(job_id)}"
 
     def _counts(self, job_id: str) -> str:
-        """Return how many allocations of a gang run and how many pend, and why."""
+        """Return how many allocations of a gang run, and why others do not."""
         allocations = self._allocations(job_id)
         running = sum(allocation_of(seat).runs for seat in allocations)
-        pending = self._most - running
-        counted = [f"{running} {'is' if running == 1 else 'are'} running"]
-        counted += [f"{pending} {'pends' if pending == 1 else 'pend'}"] if pending else []
         reasons = dict.fromkeys(
             self._why(seat).removeprefix("waits: ") for seat in allocations if seat.obstacle()
         )
         reasons.pop(self._naming.coming, None)
-        said = "; ".join(list(reasons)[:MOST_NAMED])
-        return f"{', '.join(counted)}{': ' if said else ''}{said}"
+        return "; ".join(
+            [f"{running} {'is' if running == 1 else 'are'} running", *list(reasons)[:MOST_NAMED]]
+        )
 
     def _names(self, job_id: str) -> list[str]:
         """Return the names of the allocations for the members of a gang."""

@@ -39,7 +39,7 @@ from training_services.keepers.link import Received
 from training_services.keepers.placing import JobPlacing
 from training_services.keepers.seat import KeeperSeat
 from training_services.keepers.service import KeeperService
-from training_services.logs import LOG_NAMES, FolderFiles, check_log_name
+from training_services.logs import FolderFiles, check_log_name, is_log
 from training_services.placement.needs import Wants
 from training_services.tools import ServiceTools
 
@@ -294,12 +294,13 @@ class AllocationService(KeeperService):
         try:
             async with asyncio.timeout(LISTING_S):
                 listing = await seat.desk.listing(parts)
-            await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
             for file in listing.files:
-                if file.path in LOG_NAMES and file.size == 0:  # nothing to ask the keeper for
-                    await asyncio.to_thread((folder / file.path).touch)
-                elif file.path in LOG_NAMES:
-                    await _copy(seat, parts, file.path, folder)
+                if is_log(file.path):
+                    await asyncio.to_thread((folder / file.path).parent.mkdir, parents=True, exist_ok=True)
+                    if file.size:
+                        await _copy(seat, parts, file.path, folder)
+                    else:  # nothing to ask the keeper for
+                        await asyncio.to_thread((folder / file.path).touch)
         except (TimeoutError, OSError, ServiceError) as error:
             experiment = self.context.experiment_id
             logger.warning("experiment %s: could not copy the logs of %s: %s", experiment, job_id, error)
@@ -367,7 +368,7 @@ def _parts(job_id: str) -> tuple[str, ...]:
 
 async def _copy(seat: KeeperSeat, parts: Sequence[str], name: str, folder: Path) -> None:
     """Copy the trial's log ``name`` through its keeper to the folder. Raises OSError, ServiceError."""
-    fresh = folder / f".{name}.part"
+    fresh = (folder / name).with_name(f".{Path(name).name}.part")
     file = await asyncio.to_thread(fresh.open, "wb")
     try:  # if the copy breaks off, keep the part that has arrived
         async with aclosing(seat.desk.read(parts, name)) as chunks:

@@ -320,14 +320,16 @@ class KeeperSeat:
         left = self._heard_at + limit - loop.time()
         if left <= 0:
             left = limit
-            if not self._silent and not (self.keeper_host.passing and self.link.caller.instance is None):
+            has_called = not self.keeper_host.passing or self.link.caller.instance is not None
+            if not self._silent and has_called:
                 self._silent = True
                 reason = f"the keeper on {self.host.name} has not called for {limit:g} s"
                 if self.trouble is not None:
                     reason += f": {self.trouble}"
                 self._platform.put([KeeperSilent(keeper_id=self.id, reason=reason)])
                 self._platform.reasons_changed()
-            self._upkeep.revive()
+            if has_called:
+                self._upkeep.revive()
             self._upkeep.begin()
         self._timer = loop.call_later(left, self._listen)
 

@@ -82,6 +82,7 @@ class SlurmAllocation(Allocation):
 
     async def open(self) -> None:
         await self._site.code.pack()
+        self._opened_at = asyncio.get_running_loop().time()
         self._site.login.add(self, unknown=self._made)
 
     async def read_manager(self) -> Mapping[str, Any] | None:
@@ -100,20 +101,22 @@ class SlurmAllocation(Allocation):
         self.over = over = await self._end()
         if self.spoken:
             raise HostGone(over.reason, over.cause)
-        hint = "" if self._config.logs is not None else ' (give "logs", a folder on the nodes, to read why)'
+        unread = over.failed and self._config.logs is None
+        hint = ' (give "logs", a folder on the nodes, to read why)' if unread else ""
         # One that was made for a job is tried again as the job is, because its node may be at fault.
         cause = Cause.USER_ERROR if over.failed and self.job_id is None else over.cause
         raise HostGone(f"{over.reason} before its keeper had called{hint}", cause)
 
     async def _submit(self) -> None:
         """Submit the allocation, unless Slurm has it. Raises HostGone, ServiceUnavailable."""
-        if self._made:
-            await self._site.login.fresh()
-            if self.spoken or self._row() is not None:
-                return
-        self._made = True
-        submitting = self._site.submit(self.keeper_id, wants=self._needs(), manager=self._manager)
-        self._submitting = asyncio.ensure_future(submitting)
+        if self._submitting is None or self._submitting.done():
+            if self._made:  # by an earlier server, or with an unknown outcome
+                await self._site.login.fresh(self._opened_at if self._submitting is None else None)
+                if self.spoken or self._row() is not None:
+                    return
+            self._made = True
+            submitting = self._site.submit(self.keeper_id, wants=self._needs(), manager=self._manager)
+            self._submitting = asyncio.ensure_future(submitting)
         # It continues even if this task is canceled: the allocation that comes has to be ended.
         try:
             self._slurm_id = await asyncio.shield(self._submitting)
@@ -228,8 +231,10 @@ class SlurmAllocation(Allocation):
         self._address = address_of(instance)
 
     def heard(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._heard_at = loop.time()
+        self._heard_at = asyncio.get_running_loop().time()
+        if self._doubt is not None:  # it runs again, for example because Slurm has resumed it
+            self._doubt = None
+            self._seen(self.keeper_id)
         if not self.spoken:
             self.spoken = True
             self._limit.begin()
@@ -278,14 +283,8 @@ class SlurmAllocation(Allocation):
             return f"waits: {self._why_absent()}"
         if self._doubt is not None:
             return f"waits: {self._doubt}"
-        left = self._limit.left - self._config.signal_lead
-        longest = self._context.max_trial_duration
-        if left <= timedelta(0):
-            return f"waits: {self.host.name} takes no more trials, because its time limit is near"
-        if longest is not None and longest > left and longest <= self._site.limit - self._config.signal_lead:
-            minutes = f"{max(1, round(left / timedelta(minutes=1)))} min"
-            return f"waits: {self.host.name} has {minutes} left, less than maxTrialDuration"
-        return None
+        lack = self._limit.lack(self._config.signal_lead, self._context.max_trial_duration)
+        return None if lack is None else f"waits: {self.host.name} {lack}"
 
     def _why_absent(self) -> str:
         login = self._site.login

@@ -6,6 +6,7 @@ import abc
 import asyncio
 import subprocess
 from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from training_services.base import ServiceUnavailable
@@ -20,6 +21,7 @@ __all__ = ["Commands", "LocalCommands", "LoginCommands", "Outcome"]
 # Variables with which users change what Slurm's commands do. They would contradict the script, or hide jobs.
 _OPTIONS = ("SBATCH_", "SQUEUE_", "SCANCEL_", "SCONTROL_", "SACCT_")
 _OTHER_OPTIONS = ("SLURM_HINT", "SLURM_EXIT_ERROR")
+AT_ONCE = 8  # commands that run at the same time on the server's machine
 LIMIT_S = 60.0  # a busy controller may answer late; Slurm's own limit for a message is 10 s
 
 
@@ -72,9 +74,15 @@ class LocalCommands(Commands):
         # Those of Slurm say which cluster is asked, and as whom.
         ours = {name: value for name, value in self._environ.items() if name.startswith("SLURM_")}
         self.key = "local", environ.get("PATH"), tuple(sorted(ours.items()))
+        # Threads, because uvloop's pipes are not safe beside threads. They are its own, because commands that
+        # hang would else take those of the whole server.
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="slurm")
 
     async def run(self, *words: str, text: str = "") -> Outcome:
-        return await asyncio.to_thread(self._run, words, text)  # uvloop's pipes are not safe beside threads
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, words, text)
+
+    async def close(self) -> None:
+        self._threads.shutdown(wait=False)
 
     def _run(self, words: Sequence[str], text: str) -> Outcome:
         try:

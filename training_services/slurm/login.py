@@ -22,6 +22,7 @@ __all__ = ["Login", "Watcher"]
 LOOK_S = 30.0  # least time between two squeues
 REST_S = 300.0  # time between two squeues while no allocation is pending or in doubt
 FIRST_LOOK_S = 1.5  # pause before the first squeue after a submission: Slurm has a reason by then
+SUBMISSIONS = 4  # sbatch at the same time: if they hang, squeue and scancel must still find a free thread
 CANCEL_PAUSE_S = 0.2  # time for which orders to end allocations are collected
 
 
@@ -50,7 +51,8 @@ class Login:
         self.table: Table | None = None
         self.trouble: str | None = None  # sentence that says why squeue shows nothing
         self._watchers: dict[Watcher, None] = {}
-        self._fresh: list[asyncio.Future[Table]] = []
+        # those who wait for a table, and since when it has to be shown (by the loop's clock)
+        self._fresh: list[tuple[float, asyncio.Future[Table]]] = []
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._began_at = self._looked_at = float("-inf")  # by the loop's clock
@@ -60,6 +62,7 @@ class Login:
         self._not_before = float("-inf")
         self._canceled: dict[str, None] = {}
         self._canceling: asyncio.Task[Outcome] | None = None
+        self._submissions = asyncio.Semaphore(SUBMISSIONS)
 
     def add(self, watcher: Watcher, *, unknown: bool = False) -> None:
         """Show an allocation what squeue says of it.
@@ -102,16 +105,23 @@ class Login:
                 self._address = await asyncio.to_thread(_address_towards, found[2] or found[1])
             return self._address
 
-    async def fresh(self) -> Table:
-        """Return a table that squeue shows from now on. Raises ServiceUnavailable."""
-        waiter: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
-        self._fresh.append(waiter)
+    async def fresh(self, since: float | None = None) -> Table:
+        """Return a table that squeue has shown since this time of the loop's clock; None: from now on.
+
+        Raises ServiceUnavailable.
+        """
+        loop = asyncio.get_running_loop()
+        if since is not None and self.table is not None and self.table.at >= since:
+            return self.table
+        waiter: asyncio.Future[Table] = loop.create_future()
+        self._fresh.append((loop.time() if since is None else since, waiter))
         self._wake.set()
         return await waiter
 
     async def submit(self, script: str) -> Outcome:
         """Run sbatch with this script. Raises ServiceUnavailable if it is not known what came of it."""
-        outcome = await self.commands.run("sbatch", "--parsable", text=script)
+        async with self._submissions:
+            outcome = await self.commands.run("sbatch", "--parsable", text=script)
         self._not_before = asyncio.get_running_loop().time() + FIRST_LOOK_S
         self.hurry()
         return outcome
@@ -153,7 +163,7 @@ class Login:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        for waiter in self._fresh:
+        for _, waiter in self._fresh:
             waiter.cancel()
         await self.commands.close()
 
@@ -178,22 +188,26 @@ class Login:
 
     async def _look(self) -> None:
         self._looked_at = asyncio.get_running_loop().time()
-        waiters, self._fresh, self._unknown = self._fresh, [], False
+        self._unknown = False
         try:
             rows = [await self._shown(choice) for choice in self._choices()]
         except ServiceUnavailable as error:
             self.trouble = str(error)
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_exception(ServiceUnavailable(str(error)))
+            for waiter in self._answered():
+                waiter.set_exception(ServiceUnavailable(str(error)))
         else:
             self.trouble = None
             self.table = parse("\n".join(rows), self._looked_at)
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(self.table)
+            for waiter in self._answered():
+                waiter.set_result(self.table)
         for watcher in list(self._watchers):
             watcher.seen()
+
+    def _answered(self) -> list[asyncio.Future[Table]]:
+        """Return those who wait for the table that squeue has just shown. They wait no longer."""
+        answered = [waiter for since, waiter in self._fresh if since <= self._looked_at and not waiter.done()]
+        self._fresh = [each for each in self._fresh if each[0] > self._looked_at]
+        return answered
 
     async def _shown(self, choice: str) -> str:
         """Return what squeue shows with this option. Raises ServiceUnavailable."""

@@ -58,6 +58,10 @@ _REASONS = {
 }
 
 
+# With these reasons, a job does not wait for those before it.
+_OF_ITS_OWN = {"JobHeldUser", "JobHeldAdmin", "BeginTime", "Dependency", "PartitionDown", "PartitionInactive"}
+
+
 class Row(NamedTuple):
     """Job of Slurm as squeue shows it. ``left``: time until its time limit; None: unknown, or no limit."""
 
@@ -165,7 +169,7 @@ def why_pending(table: Table, row: Row) -> str:
     said = row.reason.removeprefix("(").removesuffix(")") if row.reason.startswith("(") else row.reason
     # Details of a code may follow it after a comma. Other reasons are whole sentences.
     reason = _REASONS.get(said) or _REASONS.get(said.partition(",")[0]) or f"Slurm says {said}"
-    before = table.before(row)
+    before = 0 if said.partition(",")[0] in _OF_ITS_OWN else table.before(row)
     jobs = "" if not before else f"; {before} {'job is' if before == 1 else 'jobs are'} before it"
     return f"waits in partition {row.partition}: {reason}{jobs}"
 

@@ -38,6 +38,18 @@ class TimeLimit:
             with contextlib.suppress(OSError):  # without it, a restarted server only waits too long
                 self._file.write_text(f"{ends:.0f}")
 
+    def lack(self, lead: timedelta, longest: timedelta | None) -> str | None:
+        """Return why the time that is left is too short for a trial, without the subject; None: it is not.
+
+        ``lead``: time before the limit at which trials are asked to end. ``longest``: maxTrialDuration.
+        """
+        left = self.left - lead
+        if left <= timedelta(0):
+            return "takes no more trials, because its time limit is near"
+        if longest is not None and left < longest <= self._limit() - lead:
+            return f"has {max(1, round(left / timedelta(minutes=1)))} min left, less than maxTrialDuration"
+        return None
+
     @property
     def left(self) -> timedelta:
         """Time until the time limit, negative after it."""

@@ -41,6 +41,10 @@ class Trouble(Exception):
     """Error: the GPUs cannot be read. The message is one sentence."""
 
 
+class NoTool(Trouble):
+    """Error: this machine has no ``nvidia-smi``."""
+
+
 class Owner(NamedTuple):
     """Owner of a process. ``job``: attempt that the process belongs to, or None if no trial started it."""
 
@@ -69,14 +73,14 @@ def read(ask: Ask, owner_of: Callable[[int], Owner | None]) -> Measured:
     """Read the state of all GPUs, and the processes that use them.
 
     ``ask`` runs ``nvidia-smi`` with a query. ``owner_of`` returns the owner of a process, or None if the
-    process cannot be seen here.
+    process cannot be seen here. Without ``nvidia-smi``, the GPUs are those that a batch system has given.
     """
     gpus: dict[str, dict[str, Any]] = {}
     loads: list[Load] = []
     try:
         for index, uuid, memory, busy in _rows(ask(GPUS), 4):
             if _is_number(index):
-                gpus[uuid] = {"index": int(index), "memory": _mib(memory), "processes": []}
+                gpus[uuid] = {**_unused(int(index)), "memory": _mib(memory)}
                 loads.append(Load(int(index), int(busy) if _is_number(busy) else None, _mib(memory)))
         for uuid, pid, memory in _rows(ask(PROCESSES), 3) if gpus else []:
             owner = owner_of(int(pid)) if _is_number(pid) else None
@@ -84,6 +88,9 @@ def read(ask: Ask, owner_of: Callable[[int], Owner | None]) -> Measured:
                 gpus[uuid]["memory"] -= _mib(memory)
                 gpus[uuid]["processes"].append([int(pid), owner.job])
     except Trouble as trouble:
+        given = _given() if isinstance(trouble, NoTool) else None
+        if given is not None:
+            return Measured({"trouble": None, "gpus": [_unused(index) for index in sorted(given)]}, [])
         return Measured({"trouble": str(trouble), "gpus": []}, [])
     for gpu in gpus.values():
         gpu["memory"] = max(0, gpu["memory"]) // STEP_MIB * STEP_MIB
@@ -112,16 +119,26 @@ def _is_number(text: str) -> bool:
 
 
 def granted(reading: GpuReading) -> GpuReading:
-    """Return the reading without the GPUs that a batch system has not given to its job.
+    """Return the reading without the GPUs that a batch system has not given to its job."""
+    given = _given()
+    if given is None:
+        return reading
+    found: GpuReading = {**reading, "gpus": [gpu for gpu in reading["gpus"] if gpu["index"] in given]}
+    return found
 
-    NNIMGR_HOST_GPUS has the indices of the job's GPUs; if they are no indices, the reading is not changed.
+
+def _given() -> set[int] | None:
+    """Return the indices of the GPUs that a batch system has given to its job, from NNIMGR_HOST_GPUS.
+
+    Return None if the variable is missing, or has no indices.
     """
     indices = (os.environ.get("NNIMGR_HOST_GPUS") or "all").split(",")
-    if not all(map(_is_number, indices)):
-        return reading
-    ours = set(map(int, indices))
-    found: GpuReading = {**reading, "gpus": [gpu for gpu in reading["gpus"] if gpu["index"] in ours]}
-    return found
+    return set(map(int, indices)) if all(map(_is_number, indices)) else None
+
+
+def _unused(index: int) -> dict[str, Any]:
+    """Return the GPU with this index, as if nothing used it."""
+    return {"index": index, "memory": 0, "processes": []}
 
 
 def owner_of(mark: str) -> Callable[[int], Owner | None]:
@@ -165,7 +182,7 @@ class Tool:
         self._stuck = None
         path = shutil.which("nvidia-smi")
         if path is None:
-            raise Trouble("there is no nvidia-smi on the PATH")
+            raise NoTool("there is no nvidia-smi on the PATH")
         try:
             process = subprocess.Popen(
                 [path, query, _FORMAT],

@@ -91,6 +91,17 @@ def test_a_missing_tool_and_a_failing_one_say_so(smi: Smi, monkeypatch: pytest.M
     assert trouble(gpus.Tool()) == "there is no nvidia-smi on the PATH"
 
 
+@pytest.mark.parametrize(("given", "found"), [("2,0", [0, 2]), ("", None), ("GPU-4a", None)])
+def test_without_the_tool_there_are_those_that_a_batch_system_has_given(
+    monkeypatch: pytest.MonkeyPatch, given: str, found: list[int] | None
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("NNIMGR_HOST_GPUS", given)
+    reading = gpus.read(gpus.Tool(), OWNERS.get).reading
+    assert [gpu["index"] for gpu in reading["gpus"]] == (found or [])
+    assert reading["trouble"] == (None if found else "there is no nvidia-smi on the PATH")
+
+
 def test_one_lost_gpu_does_not_hide_the_others(smi: Smi) -> None:
     smi("echo 'Unable to determine the device handle: GPU is lost'; echo '1, GPU-b, 0, [N/A]'; exit 15")
     assert gpus.read(gpus.Tool(), OWNERS.get).reading["gpus"] == [{"index": 1, "memory": 0, "processes": []}]
