@@ -80,6 +80,7 @@ class AskService(TrainingService):
         self._outbox = Outbox()
         self._lease = parse_duration(config.lease)
         self._wanted: dict[str, int] = {}  # key of a request -> number of jobs that it still waits for
+        self._holds: dict[str, int] = {}  # key of a request -> number of open jobs that its program has
         self._callers: dict[str, int] = {}  # key of a request -> number of callers that wait for its jobs
         self._keys: dict[str, str] = {}  # open job -> key of the request that has got it
         self._got: dict[str, dict[str, TrialJobSpec]] = {}  # key of a request -> its open jobs
@@ -120,12 +121,18 @@ class AskService(TrainingService):
         """Return the number of jobs for which programs wait now."""
         return sum(self._wanted.values())
 
-    def want(self, key: str, count: int) -> None:
+    @property
+    def waiting_programs_hold(self) -> int:
+        """Return the number of open jobs of the programs that wait for jobs now."""
+        return sum(self._holds.values())
+
+    def want(self, key: str, count: int, *, holds: int) -> None:
         """Ask for ``count`` jobs, including those that earlier requests with this key have got.
 
-        Each call is followed by one of ``unwant``.
+        ``holds``: number of open jobs that the program has. Each call is followed by one of ``unwant``.
         """
         self._callers[key] = self._callers.get(key, 0) + 1
+        self._holds[key] = holds
         missing = count - len(self._got.get(key, ()))
         if missing > 0:
             self._wanted[key] = missing
@@ -134,7 +141,7 @@ class AskService(TrainingService):
         """End one request for jobs. The jobs that it has got stay with its client."""
         self._callers[key] -= 1
         if not self._callers[key]:
-            del self._callers[key]
+            del self._callers[key], self._holds[key]
             self._wanted.pop(key, None)
 
     def granted(self, key: str) -> list[TrialJobSpec]:

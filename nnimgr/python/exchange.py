@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -73,10 +73,9 @@ class Exchange:
         self._idle.append(session)
         return answer
 
-    @property
-    def held(self) -> int:
-        """Number of trials that this program has got and not yet ended."""
-        return len(self._leases.trials)
+    def held(self, *, without: Collection[AskedTrial] = ()) -> int:
+        """Return the number of trials that this program has got and not yet ended, without these."""
+        return len(set(self._leases.trials).difference(each.id for each in without))
 
     def hold(self, trial: AskedTrial) -> None:
         """Renew the lease of a trial until it ends, or until the program forgets the object."""

@@ -151,7 +151,8 @@ class Study:
         """Return a trial to run, or with ``count`` a list of trials, in one request.
 
         The list has fewer trials if the study's limits allow no more. Wait while all ``at_once`` trials run,
-        and say so once, on standard error. Raise Ended if the study has ended.
+        and while the end of another program's trial may bring one, as with ``retries``; say so once, on
+        standard error. Raise Ended if the study has ended.
         """
         if count is None:
             return self._ask(1)[0]
@@ -267,7 +268,8 @@ class Study:
         key = next((key for key, wanted in list(self._unanswered.items()) if wanted == count), None)
         if key is None or self._unanswered.pop(key, None) is None:  # another thread has taken it
             key = os.urandom(16).hex()
-        body["wanted"] = {"key": key, "count": count}
+        holds = self._exchange.held(without=[trial for trial, _ in ends])
+        body["wanted"] = {"key": key, "count": count, "holds": holds}
         try:
             return self._answer(body, ends)
         except BaseException:
@@ -284,7 +286,7 @@ class Study:
                 late = error
         while "wanted" in body and not found["trials"] and found["ended"] is None:
             self._say_why_it_waits(found["waiting"])
-            found = self._exchange.call(wanted=body["wanted"])
+            found = self._exchange.call(wanted={**body["wanted"], "holds": self._exchange.held()})
         trials = [AskedTrial(self._exchange, each) for each in found["trials"]]
         return _Answer(trials, late, found["ended"], body["wanted"]["key"] if trials else None)
 
@@ -293,7 +295,7 @@ class Study:
         if self._has_said_why:
             return
         self._has_said_why = True
-        held = self._exchange.held
+        held = self._exchange.held()
         which = "the result of 1 trial" if held == 1 else f"the results of {held} trials"
         own = f" This program has not told {which} yet." if held else ""
         say(f"Study {self.id} has no trial to give yet: {why}.{own}")

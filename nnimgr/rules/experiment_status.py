@@ -28,11 +28,13 @@ def time_is_up(state: ExperimentState, now: datetime) -> bool:
     return limit is not None and state.active_for(now) >= limit
 
 
-def move_status(state: ExperimentState, now: datetime) -> f.ExperimentMoved | None:
+def move_status(state: ExperimentState, now: datetime, *, wanted: int) -> f.ExperimentMoved | None:
     """Return the fact that changes the experiment's status, or the limit that is its reason. Return None if
     neither changes.
+
+    ``wanted``: number of jobs for which programs wait, if programs ask for them.
     """
-    status, drain, reason = _wanted_status(state, now)
+    status, drain, reason = _wanted_status(state, now, wanted)
     changes = (status, drain) != (state.status, state.drain)
     # A changed limit changes the reason too. Other reasons name values that change all the time.
     at_limit = drain is f.DrainReason.BUDGET or (status is f.ExperimentStatus.DONE and state.budget == 0)
@@ -42,7 +44,7 @@ def move_status(state: ExperimentState, now: datetime) -> f.ExperimentMoved | No
 
 
 def _wanted_status(
-    state: ExperimentState, now: datetime
+    state: ExperimentState, now: datetime, wanted: int
 ) -> tuple[f.ExperimentStatus, f.DrainReason | None, str]:
     if state.stop_requested:
         if state.detached:
@@ -63,8 +65,8 @@ def _wanted_status(
     drain, reason = _drain(state, now)
     if drain is None:
         return f.ExperimentStatus.RUNNING, None, "runs"
-    # Where programs ask for the trials, the tuner is asked only for them, and perhaps none asks again.
-    asks_again = drain is f.DrainReason.TUNER and state.asks_again and not state.asked
+    # Where programs ask for the trials, the tuner is asked only for a program that waits.
+    asks_again = drain is f.DrainReason.TUNER and state.asks_again and (not state.asked or wanted > 0)
     if _is_over(state) and not asks_again and (time_is_up(state, now) or not missing_runs(state)):
         failed = f"; {_first_failures(state)}" if state.fails_fast else ""
         return f.ExperimentStatus.DONE, None, reason + failed + outcome(state)

@@ -59,13 +59,13 @@ def plan(state: ExperimentState, now: datetime, *, ahead: int = 0, wanted: int =
     for which programs wait, if programs ask for them. If the plan has facts, apply them and call ``plan``
     again. The plan has commands only if no more facts follow.
     """
-    consequences = tuple(_consequences(state, now))
+    consequences = tuple(_consequences(state, now, wanted))
     if consequences:
         return Plan(facts=consequences, commands=(), wake_at=None)
     return Plan(facts=(), commands=tuple(_commands(state, now, ahead, wanted)), wake_at=_wake_at(state, now))
 
 
-def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
+def _consequences(state: ExperimentState, now: datetime, wanted: int) -> Iterator[f.Fact]:
     if state.status is f.ExperimentStatus.VIEWED or not state.id:
         return
     for trial_id in state.hoarding:
@@ -87,7 +87,7 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
     yield from _aims(state, now)
     given_up = tuple(give_up_silent(state, now))
     yield from given_up or give_up_overdue(state, now)  # only one of the lists, because a job may be in both
-    if (moved := move_status(state, now)) is not None:
+    if (moved := move_status(state, now, wanted=wanted)) is not None:
         yield moved
     elif state.interrupted and state.status is f.ExperimentStatus.RUNNING:
         yield from _run_again(state)

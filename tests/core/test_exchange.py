@@ -228,6 +228,48 @@ async def test_full_slots_give_what_there_is_and_then_wait(asked: Lab) -> None:
         assert third.trial_id not in (first.trial_id, second.trial_id)
 
 
+async def test_a_program_waits_for_a_trial_of_another_one_after_which_the_tuner_has_more(asked: Lab) -> None:
+    asked.suggestions = 2
+    async with asked.runner(trial_concurrency=8) as runner:
+        first, second = await ask(runner, "a", 2)
+        own = Tell(Held(second.trial_id, 1), 1.0)
+        waiting = asyncio.create_task(exchange(runner, tells=[own], wanted=Wanted("b", 1, holds=0)))
+        await until(runner, lambda: runner.state.status is f.ExperimentStatus.DRAINING)
+        asked.suggestions = 2
+        other = Tell(Held(first.trial_id, 1), 2.0)
+        found = await asyncio.wait_for(
+            exchange(runner, tells=[other], wanted=Wanted("c", 1, holds=0)), LIMIT_S
+        )
+        jobs = [*found.jobs, *(await asyncio.wait_for(waiting, LIMIT_S)).jobs]
+        assert len({job.trial_id for job in jobs}) == 2
+        assert (await exchange(runner, wanted=Wanted("d", 1))).ended is not None  # says not what it has
+
+
+async def test_a_program_waits_for_the_last_trial_of_another_one_that_may_be_repeated(
+    asked: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asked.runner(max_trial_number=1, max_lost_attempts=1) as runner:
+        (job,) = await ask(runner, "a")
+        waiting = asyncio.create_task(exchange(runner, wanted=Wanted("b", 1, holds=0), hold_s=1000))
+        await until(runner, lambda: bool(runner.session.wanted))
+        later(monkeypatch, 61)
+        (again,) = (await asyncio.wait_for(waiting, LIMIT_S)).jobs
+        assert (again.trial_id, again.attempt) == (job.trial_id, 2)
+        await tell(runner, again, 1.0)
+        assert (await exchange(runner, wanted=Wanted("c", 1, holds=0))).ended is not None
+
+
+async def test_programs_that_have_trials_do_not_wait_for_each_other(asked: Lab) -> None:
+    asked.suggestions = 2
+    async with asked.runner(trial_concurrency=8) as runner:
+        _, second = await ask(runner, "a", 2)
+        waiting = asyncio.create_task(exchange(runner, wanted=Wanted("b", 1, holds=1)))
+        await until(runner, lambda: runner.state.status is f.ExperimentStatus.DRAINING)
+        assert (await exchange(runner, wanted=Wanted("c", 1, holds=1))).ended is not None
+        await tell(runner, second, 1.0)
+        assert (await asyncio.wait_for(waiting, LIMIT_S)).ended is not None
+
+
 async def test_a_stop_of_the_experiment_ends_all_trials(asked: Lab) -> None:
     async with asked.runner() as runner:
         (job,) = await ask(runner, "a")

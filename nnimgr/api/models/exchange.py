@@ -72,6 +72,12 @@ class WantedTrials(Request):
         description="a text that the program has not used before, such as a random UUID",
     )
     count: int = Field(1, ge=1, le=_MOST)
+    holds: int | None = Field(
+        None,
+        ge=0,
+        description="number of other trials that the program has. With it, the request also waits while no "
+        "trials are created, if the end of another program's trial may bring one",
+    )
 
 
 class Exchange(Request):

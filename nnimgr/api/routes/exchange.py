@@ -59,13 +59,14 @@ async def exchange_trials(
     trials have come. The request can be repeated: each report has a number, a trial ends once, and the wanted
     trials have a key.
     """
+    asked = wanted.wanted
     work = asyncio.ensure_future(
         core.exchange(
             runner,
             reports=[core.Report(_held(each), each.number, _number(each.value)) for each in wanted.reports],
             tells=[core.Tell(_held(each), each.value, each.error, each.canceled) for each in wanted.tells],
             alive=[_held(each) for each in wanted.alive],
-            wanted=None if wanted.wanted is None else core.Wanted(wanted.wanted.key, wanted.wanted.count),
+            wanted=None if asked is None else core.Wanted(asked.key, asked.count, asked.holds),
         )
     )
     closing = asyncio.ensure_future(parts.shutdown.closing.wait())

@@ -56,10 +56,14 @@ class Tell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Request of a program for ``count`` trials. ``key``: text that no other request has."""
+    """Request of a program for ``count`` trials. ``key``: text that no other request has.
+
+    ``holds``: number of other open trials that the program has; None: it does not say.
+    """
 
     key: str
     count: int
+    holds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,8 @@ async def exchange(
         return Exchanged((), gone, None if wanted is None else _ended(state))
     service.renew(job_id_of(state.id, *held) for held in (*alive, *(report.of for report in reports)))
     if wanted is not None:
-        service.want(wanted.key, wanted.count)  # before the tells, so that the same turn asks the tuner
+        # before the tells, so that the same turn asks the tuner
+        service.want(wanted.key, wanted.count, holds=wanted.holds or 0)
     try:
         gone = []
         if reports or tells:
@@ -141,12 +146,30 @@ async def _granted(
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(hold_s):
             while len(jobs := service.granted(wanted.key)) < wanted.count:
-                if state.status not in _CREATES_TRIALS and not state.queued and service.complete(wanted.key):
+                over = state.status not in _CREATES_TRIALS and not state.queued
+                if over and service.complete(wanted.key) and (jobs or not _may_bring(state, service, wanted)):
                     return jobs, None if jobs else _ended(state)
                 if jobs and state.free_slots <= 0 and service.complete(wanted.key):
                     break
                 await runner.turn_over()
     return service.granted(wanted.key), None
+
+
+def _may_bring(state: ExperimentState, service: AskService, wanted: Wanted) -> bool:
+    """Return whether the end of a trial that another program has may yet bring a trial for this one.
+
+    The tuner may have more parameter sets after a result, and a trial whose program has died may be repeated.
+    """
+    if wanted.holds is None or state.status is not f.ExperimentStatus.DRAINING:
+        return False
+    repeats = state.drain is f.DrainReason.BUDGET and bool(state.limits.max_lost_attempts)
+    if state.drain is not f.DrainReason.TUNER and not repeats:
+        return False
+    if state.asks_exhausted:  # the tuner is being asked again
+        return True
+    # Programs that have trials must not wait for each other.
+    waited_for = service.waiting_programs_hold if wanted.holds else 0
+    return state.open_jobs > waited_for
 
 
 class _Record:
