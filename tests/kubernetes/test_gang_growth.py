@@ -15,6 +15,7 @@ from tests.kubernetes.test_service import Lab, terminated
 from tests.training_services.fleet import FakeMachine
 from training_services.allocations import gangs, more_members
 from training_services.base import CheckpointReported, Gang, JobLost, JobPlaced, MemberEnded, RoomForMembers
+from training_services.kubernetes.service import KubernetesService
 
 NEXT = "contract-aaaa1-2"
 LATER = timedelta(minutes=10)
@@ -103,6 +104,30 @@ async def test_the_next_attempt_takes_over_the_pod_that_was_there_for_it(
     await third.poll()
     assert third.bodies["start", f"{NEXT}.2"]["gang"]["member"] == 2
     assert len(made(lab)) == 6 and not others[0].left
+
+
+async def test_an_attempt_that_was_to_have_more_members_and_has_not_stays_as_it_is(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keepers = await running(lab)
+    monkeypatch.setattr(gangs, "SETTLE_FOR_FEWER_S", 0.0)  # SETTLE_S does not count after a growth
+    monkeypatch.setattr(gangs, "SETTLE_S", 600.0)
+    save(lab)
+    pod = await another(lab)
+    await lab.keeper(pod)
+    await room(lab, 2, 3)
+    await end(lab, keepers)
+    lab.core.submit("aaaa1", attempt=2, seats=PODS)
+    await lab.made(NEXT)
+    pend(lab, NEXT)
+    await lab.keeper(f"{NEXT}-m1")
+    fact = await lab.core.seen(JobPlaced, NEXT)
+    assert [each.place.keeper_id for each in fact.members] == [pod]
+    assert isinstance(lab.core.service, KubernetesService)
+    queue = lab.core.service._queue
+    assert isinstance(queue, gangs.GangAllocations)
+    lab.core.commit(CheckpointReported(job_id=NEXT, position=0, number=1, step=1, files=1, size=1))
+    assert queue._more._next() is None, "else it would be ended again and again"
 
 
 async def test_other_trials_come_first(lab: Lab) -> None:

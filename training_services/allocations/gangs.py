@@ -40,7 +40,8 @@ MOST_NAMED = 3  # allocations whose reasons are named in one sentence
 FIRST_BACK_S, LAST_BACK_S = 300.0, 600.0
 # Seconds for which a gang whose number of members may vary waits for nodes that it lacks.
 SETTLE_S = 10.0
-SETTLE_FOR_FEWER_S = 60.0  # if it would have fewer members than in its attempt before
+# If it would have fewer members than in its attempt before, or has been ended to have more.
+SETTLE_FOR_FEWER_S = 60.0
 
 Places = Sequence[tuple[KeeperSeat, tuple[int, ...]]]
 
@@ -221,7 +222,8 @@ class GangAllocations(AllocationQueue):
         if act is not None and job_id not in self._limits:
             seconds = random.uniform(FIRST_BACK_S, LAST_BACK_S)
             if act == self._settle:
-                seconds = SETTLE_S if found >= len(self._jobs[job_id].seats) else SETTLE_FOR_FEWER_S
+                enough = found >= len(self._jobs[job_id].seats) and not self._is_to_grow(job_id)
+                seconds = SETTLE_S if enough else SETTLE_FOR_FEWER_S
             timer = asyncio.get_running_loop().call_later(seconds, act, job_id)
             self._limits[job_id] = act, timer
 
@@ -240,8 +242,9 @@ class GangAllocations(AllocationQueue):
         job = self._take(job_id)
         for number, seat in enumerate(seats):
             self._busy[seat] = member_id_of(job_id, number)
+        in_vain = self._is_to_grow(job_id) and len(seats) <= len(job.seats)
         self._free(job_id)
-        self._more.placed(job, len(seats))
+        self._more.placed(job, len(seats), stays=in_vain)
         return self._start_gang(job, [(seat, ()) for seat in seats])
 
     def _end(self, job_id: str, event: JobEvent) -> None:
@@ -297,6 +300,10 @@ class GangAllocations(AllocationQueue):
         return "; ".join(
             [f"{running} {'is' if running == 1 else 'are'} running", *list(reasons)[:MOST_NAMED]]
         )
+
+    def _is_to_grow(self, job_id: str) -> bool:
+        """Return whether the attempt before has been ended so that the gang gets more members."""
+        return any(member_id_of(job_id, member) in self._claimed for member in range(self._most))
 
     def _names(self, job_id: str) -> list[str]:
         """Return the names of the allocations for the members of a gang."""

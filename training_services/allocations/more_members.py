@@ -82,11 +82,14 @@ class MoreMembers:
 
     # ---- running gangs ------------------------------------------------------------------------------------
 
-    def placed(self, job: TrialJobSpec, members: int) -> None:
-        """Record a new gang. The core then forgets what was reported about all gangs."""
+    def placed(self, job: TrialJobSpec, members: int, *, stays: bool) -> None:
+        """Record a new gang. The core then forgets what was reported about all gangs.
+
+        ``stays``: it was ended to have more members, and has not got them, so it stays as it is.
+        """
         if self._hold is not None:
             ids = {member_id_of(job.id, number) for number in range(members)}
-            self._running[job.id] = _Running(job, job.has_saved, ids)
+            self._running[job.id] = _Running(job, job.has_saved, ids, stays)
             self._told.clear()
             self.look()
 

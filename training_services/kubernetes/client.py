@@ -301,7 +301,7 @@ class Cluster:
                         raise status_error(event.object, request.doing)
                 yield batch
             if reading.failure is not None:
-                raise ServiceUnavailable(unreachable(self.server, reading.failure, read_s))
+                raise ServiceUnavailable(unreachable(self.server, reading.failure))
         finally:
             reading.close()
 
@@ -349,7 +349,7 @@ class Cluster:
                 if login.was_cut(error) and request.method != "POST" and not broken:
                     broken = True
                     continue
-                raise ServiceUnavailable(unreachable(login.server, error, request.read_s)) from error
+                raise ServiceUnavailable(unreachable(login.server, error)) from error
             if answer.status < 300:
                 return answer
             if answer.status == 401 and not again:

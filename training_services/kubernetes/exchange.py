@@ -84,21 +84,21 @@ def status_error(told: Mapping[str, Any], doing: str) -> ApiError:
     return ApiError(status, reason, message, sentence)
 
 
-def unreachable(server: str, error: BaseException, read_s: float) -> str:
+def unreachable(server: str, error: BaseException) -> str:
     """Return a sentence that says why the API server did not answer. ``error``: error of the connection."""
-    return f"{_title(server)} cannot be reached: {_why(error, read_s)}"
+    return f"{_title(server)} cannot be reached: {_why(error)}"
 
 
 def _title(server: str) -> str:
     return f"the Kubernetes API server at {server}"
 
 
-def _why(error: BaseException, read_s: float) -> str:
+def _why(error: BaseException) -> str:
     names = {type(each).__name__ for each in _chain(error)}
     if "ConnectTimeoutError" in names:
         return "the server does not answer"
     if names & {"ReadTimeoutError", "TimeoutError"}:
-        return f"the server has not answered for {read_s:g} s"
+        return "the server has not answered in time"
     for each in _chain(error):
         if isinstance(each, socket.gaierror):
             return "the server's name cannot be resolved"

@@ -159,15 +159,17 @@ class CoreDouble:
         parameters: str = "{}",
         kept: KeptCopy | None = None,
         copy_comes: bool = False,
+        seats: tuple[str, ...] = (),
     ) -> str:
         """Submit a new job to the service, and return its id.
 
         The job's place is committed, unless ``withhold`` is True. ``origin``: checkpoint from which the job
         continues. ``kept``: the server's copy of it; None: the one whose fact is committed, if there is one.
-        ``copy_comes``: the server is to make one. ``parameters``: the trial's parameters, as JSON text.
+        ``copy_comes``: the server is to make one. ``seats``: those of the attempt before.
+        ``parameters``: the trial's parameters, as JSON text.
         """
         job = self.spec(trial_id, attempt=attempt, origin=origin, parameters=parameters)
-        job = replace(job, kept=kept or self._copy_of(job), copy_comes=copy_comes)
+        job = replace(job, kept=kept or self._copy_of(job), copy_comes=copy_comes, seats=seats)
         assert self.service is not None
         if withhold:
             self.withheld[job.id] = None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 RETRY_S = 1.0
 _ALONE = (
     "the trial was asked to save its state, but its code does not look for such "
-    "requests (nni.should_checkpoint), so the request has no effect"
+    "requests (nni.should_checkpoint), so it saves only when its code does so anyway"
 )
 _LATE = "the trial was asked to save its state, and has not done so within"
 _UNWRITTEN = "the trial could not be asked to save its state yet: the request cannot be written on its host"

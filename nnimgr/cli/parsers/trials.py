@@ -128,8 +128,8 @@ def _act(group: Verbs[Parser]) -> None:
         "trials:save",
         "ask running trials to save their states, without a pause",
         about="A trial that looks for such requests (nni.should_checkpoint) saves soon after,\n"
-        "and runs on. For a trial that does not, the request has no effect, and a notice\n"
-        "says so (nnictl trial show).",
+        "and runs on. One that does not saves only when its code does so anyway, and a\n"
+        "notice says so (nnictl trial show).",
         examples=("nnictl trial save -T 12",),
     )
     add_id(save, to_change=True)

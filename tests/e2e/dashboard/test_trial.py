@@ -165,7 +165,7 @@ def test_a_trial_is_asked_to_save_and_its_checkpoint_is_pinned(view: View, furni
     pinned.click()
     expect(checkpoints.get_by_role("button", name="Pin checkpoint 1 of attempt 1")).to_be_visible()
     page.get_by_role("button", name="Save", exact=True).click()
-    expect(page.get_by_role("main")).to_contain_text("so the request has no effect")
+    expect(page.get_by_role("main")).to_contain_text("so it saves only when its code does so anyway")
     furnished.tell("keeper", 0, "final 0.5")
     expect(page.get_by_role("main").get_by_text("SUCCEEDED").first).to_be_visible()
 

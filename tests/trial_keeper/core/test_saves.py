@@ -10,7 +10,7 @@ from tests.trial_keeper.core.rig import JOB, Rig, running, stop
 from trial_keeper.core.recovery import fold
 
 WITHIN_S = 30.0
-ALONE = "so the request has no effect"
+ALONE = "so it saves only when its code does so anyway"
 
 
 def save(seq: int, within: float = WITHIN_S) -> tuple[int, str, str, Any]:
