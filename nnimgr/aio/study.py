@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from types import TracebackType
 from typing import Any, overload
@@ -12,7 +11,7 @@ import nnimgr
 from nnimgr.aio.running import Results, Run, Trial
 from nnimgr.aio.threads import Wrapper, function, in_thread, method, own, read
 from nnimgr.python.arguments import checks_arguments
-from nnimgr.python.asked import Array, Value
+from nnimgr.python.asked import Array, Value, takes_trial
 from nnimgr.python.study import warn_of_fewer
 
 __all__ = ["AskedTrial", "Study"]
@@ -164,7 +163,7 @@ class Study(Wrapper[nnimgr.Study]):
 
         Several calls may run at the same time, for example in ``asyncio.gather``.
         """
-        takes_trial = len(inspect.signature(function).parameters) > 1
+        gets_trial = takes_trial(function)
         done = 0
         while trials is None or done < trials:
             try:
@@ -176,19 +175,17 @@ class Study(Wrapper[nnimgr.Study]):
                     warn_of_fewer(done, trials, end)
                 return
             with contextlib.suppress(nnimgr.LateResult):
-                await _run(function, trial, takes_trial)
+                await _run(function, trial, gets_trial)
             done += 1
 
 
-async def _run(
-    function: Callable[..., Awaitable[Value | None]], trial: AskedTrial, takes_trial: bool
-) -> None:
+async def _run(function: Callable[..., Awaitable[Value | None]], trial: AskedTrial, gets_trial: bool) -> None:
     """Call the user's function for a trial. An exception ends the trial as FAILED, and is not raised."""
     failed = False
     try:
         async with trial:
             try:
-                value = await function(trial.params, *([trial] if takes_trial else []))
+                value = await function(trial.params, *([trial] if gets_trial else []))
             except Exception:
                 failed = True
                 raise

@@ -58,7 +58,13 @@ async def in_thread(work: Callable[[], R], *, unused: Callable[[R], object] | No
             loop.call_soon_threadsafe(answer)
 
     _start(run)
-    return await future
+    try:
+        return await future
+    except asyncio.CancelledError:
+        if unused is not None and future.done() and not future.cancelled() and future.exception() is None:
+            result = future.result()  # which has come in the same moment
+            _start(lambda: unused(result))
+        raise
 
 
 def _start(work: Callable[[], object]) -> None:

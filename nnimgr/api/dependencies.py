@@ -154,6 +154,7 @@ TrialId = Annotated[str, Path(alias="trialId", max_length=16)]
 
 async def _reader(parts: Parts, experiment_id: ExperimentId) -> ExperimentReader:
     await parts.manager.convert(experiment_id)
+    await parts.manager.locks.created(experiment_id)
     return parts.manager.reader(experiment_id)
 
 

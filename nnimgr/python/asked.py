@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import math
 import threading
@@ -17,7 +18,7 @@ from nnimgr.python.exchange import Exchange
 from nnimgr.rules.terms import TrialStatus
 from trial_keeper.log import said_by_exception
 
-__all__ = ["Array", "AskedTrial", "Value"]
+__all__ = ["Array", "AskedTrial", "Value", "takes_trial"]
 
 Value = float | Mapping[str, Any]
 """Result of a trial: a number, or a mapping with a number for each objective and further metrics."""
@@ -271,6 +272,24 @@ def result_of(value: Any, metrics: Mapping[str, Any]) -> Any:
         return float(number)
     except OverflowError:
         return math.inf if number > 0 else -math.inf
+
+
+def takes_trial(function: Callable[..., Any]) -> bool:
+    """Return whether a function to optimize takes the trial as its second argument.
+
+    It does if its second parameter has no default value, or has the name ``trial``, as for the trials that a
+    server starts (``nni._running.wants_trial``). Raise ArgumentError if it does not take the parameters.
+    """
+    signature = inspect.signature(function)
+    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    taken = [each for each in signature.parameters.values() if each.kind in places]
+    takes = len(taken) > 1 and (taken[1].default is inspect.Parameter.empty or taken[1].name == "trial")
+    try:
+        signature.bind(*([None, None] if takes else [None]))
+    except TypeError as error:
+        called = "function(params, trial)" if takes else "function(params)"
+        raise ArgumentError(f"function: cannot be called as {called}: {error}") from None
+    return takes
 
 
 def _reason(error: Exception) -> str:

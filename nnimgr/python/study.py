@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
@@ -11,7 +10,7 @@ from nnimgr.client.waits import say
 from nnimgr.home import Home
 from nnimgr.python import space as spaces
 from nnimgr.python.arguments import checks_arguments
-from nnimgr.python.asked import Array, AskedTrial, Value
+from nnimgr.python.asked import Array, AskedTrial, Value, takes_trial
 from nnimgr.python.connection import Connection
 from nnimgr.python.definition import (
     defaulted_fields,
@@ -196,17 +195,18 @@ class Study:
     def optimize(self, function: Callable[..., Value | None], trials: int | None = None) -> None:
         """Run trials, one after the other: call ``function(params)`` and tell what it returns.
 
-        A function with two parameters gets the trial as the second one, for reports. ``trials``: number of
+        A function whose second parameter has no default value, or is called ``trial``, gets the trial as this
+        one, for reports. ``trials``: number of
         trials that this call runs; None: until the study ends. A trial whose function raises an exception has
         failed, and the next one follows. Warn if the study's limits allow fewer trials than that. Raise Ended
         if the study is stopped or ends by an error.
         """
-        takes_trial = len(inspect.signature(function).parameters) > 1
+        gets_trial = takes_trial(function)
         left = None if trials is None else _whole("trials", trials)
         answer = self._call([], 1)
         while answer.trials:
             (trial,) = answer.trials
-            arguments = (trial.params, trial) if takes_trial else (trial.params,)
+            arguments = (trial.params, trial) if gets_trial else (trial.params,)
             end = trial.end_of_call(function, arguments)
             left = None if left is None else left - 1
             answer = self._call([] if end is None else [(trial, end)], 0 if left == 0 else 1)

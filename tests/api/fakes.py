@@ -16,6 +16,7 @@ from nnimgr.core.managing.assembly import Assembly
 from nnimgr.core.managing.change_feed import Changes
 from nnimgr.core.managing.index_notes import nni_status
 from nnimgr.core.managing.leftovers import Remains
+from nnimgr.core.managing.locks import ExperimentLocks
 from nnimgr.core.managing.manager import (
     ExperimentConflict,
     ExperimentSummary,
@@ -244,6 +245,7 @@ class FakeManager:
         self.archived = False
         self.views = False
         self.port = port
+        self.locks = ExperimentLocks()
         self.remains = Remains(cast(Assembly, None))
         self.troubles: str | None = None
         self.failure: Exception | None = None

@@ -124,6 +124,16 @@ async def test_who_follows_all_experiments_hears_of_the_last_fact_of_each(server
             heard |= await asyncio.wait_for(follower.take(), LIMIT_S)
 
 
+async def test_a_question_about_an_experiment_waits_until_it_is_created(server: Server) -> None:
+    async with server.manager() as manager:
+        creating = asyncio.create_task(manager.create(server.new("mine")))
+        await eventually(lambda: "mine" in Index(server.home).entries())  # others know it from now on
+        assert manager.find("mine") is None
+        await asyncio.wait_for(manager.locks.created("mine"), LIMIT_S)
+        assert manager.find("mine") is not None and manager.reader("mine").experiment() is not None
+        await creating
+
+
 async def test_the_environment_is_kept_in_one_private_file_only(server: Server) -> None:
     async with server.manager() as manager:
         experiment_id, _ = await manager.create(server.new())

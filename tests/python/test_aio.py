@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -135,3 +136,26 @@ async def test_a_canceled_call_runs_on_and_its_result_is_returned() -> None:
     call.cancel()
     go.set()
     await asyncio.wait_for(unused.wait(), 10)
+
+
+async def test_a_call_is_canceled_in_the_moment_in_which_its_result_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unused, has_ended = threading.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    delivered: list[Callable[[], object]] = []
+
+    def deliver(answer: Callable[[], object]) -> None:
+        delivered.append(answer)
+        has_ended.set()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "call_soon_threadsafe", deliver)
+        call = asyncio.ensure_future(in_thread(lambda: 7, unused=lambda result: unused.set()))
+        await asyncio.sleep(0)
+        assert has_ended.wait(10)
+    delivered[0]()  # the call has its result, and is not awake yet
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert await asyncio.to_thread(unused.wait, 10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -252,6 +253,38 @@ def test_a_trial_that_its_program_has_failed_is_not_repeated(port: int) -> None:
 def test_a_function_that_returns_nothing_fails(study: Study) -> None:
     study.optimize(lambda params: None, trials=1)
     assert study.results.errors[0].reason == "the function returned None: return a number from the function"
+
+
+def test_a_function_gets_the_trial_only_where_it_takes_it(study: Study) -> None:
+    trials: list[AskedTrial] = []
+
+    def scaled(params: dict[str, float], scale: float = 2.0) -> float:
+        return params["x"] * scale
+
+    def named(params: dict[str, float], trial: AskedTrial | None = None) -> float:
+        assert trial is not None
+        return params["x"]
+
+    def second(params: dict[str, float], own: AskedTrial) -> float:
+        trials.append(own)
+        return params["x"]
+
+    def with_data(data: float, params: dict[str, float]) -> float:
+        return params["x"] * data
+
+    def keyword(params: dict[str, float], *, data: float = 1.0, **more: float) -> float:
+        return params["x"] * data
+
+    for function in (scaled, named, second, functools.partial(with_data, 3.0), keyword):
+        study.optimize(function, 1)
+    factors = [each.value / each.parameters["x"] for each in study.results if each.value is not None]
+    assert factors == pytest.approx([2.0, 1.0, 1.0, 3.0, 1.0])
+    assert [trial.number for trial in trials] == [2]
+    with pytest.raises(ArgumentError, match=in_lines(r"called as function\(params\): too many")):
+        study.optimize(lambda: 1.0)
+    with pytest.raises(ArgumentError, match=in_lines(r"called as function\(params, trial\): missing a req")):
+        study.optimize(lambda params, trial, third: 1.0)
+    assert len(study.results) == 5
 
 
 def test_a_function_is_optimized_to_the_limit(port: int) -> None:

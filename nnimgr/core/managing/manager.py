@@ -91,7 +91,7 @@ class NNIManager(Lookup):
         self._clock = clock
         self.remains = Remains(assembly)
         self.stored = StoredSummaries()
-        self._locks = ExperimentLocks()  # held while an experiment is created, viewed, resumed or deleted
+        self.locks = ExperimentLocks()  # held while an experiment is created, viewed, resumed or deleted
 
     async def __aenter__(self) -> NNIManager:
         """Open all experiments that have this server's port in the index file, except stopped and ended
@@ -144,8 +144,8 @@ class NNIManager(Lookup):
         if new.id is not None:
             check_experiment_id(new.id)
         await self._catalog.load_more()
-        experiment_id = new.id or new_experiment_id({*self._catalog.entries, *self._locks})
-        async with self._locks.of(experiment_id):  # two requests with the same id may arrive at once
+        experiment_id = new.id or new_experiment_id({*self._catalog.entries, *self.locks})
+        async with self.locks.creating(experiment_id):  # two requests with the same id may arrive at once
             self._at_rest.refuse_deleted(experiment_id)
             if experiment_id in self._catalog:
                 if await draft.is_created(experiment_id, self.reader(experiment_id)):
@@ -184,7 +184,7 @@ class NNIManager(Lookup):
         ``new``: request whose environment replaces the experiment's stored environment; None keeps the stored
         environment.
         """
-        async with self._locks.of(experiment_id):
+        async with self.locks.of(experiment_id):
             self._at_rest.refuse_deleted(experiment_id)
             await self._resume(experiment_id, new)
 
@@ -233,7 +233,7 @@ class NNIManager(Lookup):
         With ``detach``, the trials continue, and their ids are returned at once. An experiment that no server
         has open is opened first, because detached trials may still run.
         """
-        async with self._locks.of(experiment_id):
+        async with self.locks.of(experiment_id):
             self._at_rest.refuse_deleted(experiment_id)
             entry = self._catalog.entries.get(experiment_id)
             if self.viewed(experiment_id) and entry is not None:
@@ -293,7 +293,7 @@ class NNIManager(Lookup):
 
         Raise UnknownExperiment or RequestRefused.
         """
-        async with self._locks.of(experiment_id):
+        async with self.locks.of(experiment_id):
             if not self.viewed(experiment_id):
                 await self._catalog.load_more(experiment_id, self._supervision.let_go)
                 self._at_rest.refuse_deleted(experiment_id)
@@ -309,7 +309,7 @@ class NNIManager(Lookup):
         With ``leave``, files that cannot be removed from a machine stay there, and sentences about these
         files are returned. Raise UnknownExperiment or RequestRefused.
         """
-        async with self._locks.of(experiment_id):
+        async with self.locks.of(experiment_id):
             entry = await self._take(experiment_id, wish="deleted")
             self._catalog.close_reader(experiment_id)
             self._at_rest.deleting.add(experiment_id)
