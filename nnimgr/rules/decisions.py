@@ -77,6 +77,9 @@ def _no_exploit(state: ExperimentState, decision: f.Decided) -> str | None:
     donor, named = decision.donor or "", decision.checkpoint
     if named is None:
         return f"{NOTHING_SAVED}, and trial {donor} has saved none from which it could continue"
+    source = state.trials.get(donor)
+    if source is not None and source.final_text is not None:
+        return f"trial {donor} has reported its final result, so it may have no step left"
     checkpoint = checkpoint_of(state, job_id_of(state.id, donor, named[0]), named[1])
     if checkpoint is None:
         return f"trial {donor} has no checkpoint {named[1]} of attempt {named[0]} any more"

@@ -102,6 +102,14 @@ def test_a_leg_without_a_step_left_says_so() -> None:
     )
 
 
+def test_no_trial_continues_from_one_that_is_about_to_end() -> None:
+    donor, heir = members()
+    donor.save(12)
+    donor.life.final(0, 0.9, 1)
+    told = f"trial {donor.id} has reported its final result, so it may have no step left"
+    assert refusal(exploit(heir, donor)) == told
+
+
 def test_the_donor_keeps_a_checkpoint_until_the_heir_has_its_own() -> None:
     donor, heir = members(checkpoints_kept=1)
     donor.save(1)
