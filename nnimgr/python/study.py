@@ -291,7 +291,7 @@ class Study:
         return _Answer(trials, late, found["ended"], body["wanted"]["key"] if trials else None)
 
     def _say_why_it_waits(self, why: str) -> None:
-        """Say once why no trial comes, because a program may wait for results that only itself can tell."""
+        """Say once why no trial comes, because a program may wait for results that only it can tell."""
         if self._has_said_why:
             return
         self._has_said_why = True
