@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nni._running import wants_trial
 from nnimgr import ArgumentError, AskedTrial, Ended, Error, LateResult, Run, Study, space, tune
 from nnimgr.home import Home
+from nnimgr.python.asked import takes_trial
 from nnimgr.python.connection import Connection
 from nnimgr.python.exchange import Exchange
 from tests.python.messages import in_lines
@@ -285,6 +287,21 @@ def test_a_function_gets_the_trial_only_where_it_takes_it(study: Study) -> None:
     with pytest.raises(ArgumentError, match=in_lines(r"called as function\(params, trial\): missing a req")):
         study.optimize(lambda params, trial, third: 1.0)
     assert len(study.results) == 5
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda params: 0.0,
+        lambda params, scale=1.0: 0.0,
+        lambda params, trial=None: 0.0,
+        lambda params, own: 0.0,
+        lambda params, *rest, **more: 0.0,
+        functools.partial(lambda data, params: 0.0, 1.0),
+    ],
+)
+def test_trials_of_studies_and_of_tune_get_the_same_arguments(function: Callable[..., float]) -> None:
+    assert takes_trial(function) == wants_trial(function)
 
 
 def test_a_function_is_optimized_to_the_limit(port: int) -> None:

@@ -55,7 +55,7 @@ def done(shared: Scene) -> Iterator[Scene]:
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Scene]:
-    """The same, with a server that the test may end."""
+    """An experiment like that of ``done``, on a server of its own, which the test may end."""
     with _two_trials(tmp_path) as found:
         yield found
 
